@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Images: what a sandbox has for a root. Implemented by overlay/.
+ *
+ * An image resolves to a *root list*: overlay layers of the host and binds from the host, as the
+ * owner of sandboxes (never the author of a manifest) defines them. The image "host" is the
+ * host's own /usr and the parts of /etc a program needs, read-only, over a generated skeleton.
+ */
+#ifndef NSBOX_IMAGE_H
+#define NSBOX_IMAGE_H
+
+#include <nsbox/error.h>
+
+struct nsbox_root; /* immutable once prepared; may serve any number of sandboxes */
+
+/*
+ * Prepare the image called `name` (NULL: "host"). `state_dir` (NULL: nsbox_state_dir()) is where
+ * skeletons and imported images are kept; it is created, 0755, owned by the caller. Cheap when
+ * the skeleton is there already and its sources (host /etc files, the runner) are unchanged.
+ */
+int nsbox_root_prepare(const char *state_dir, const char *name, struct nsbox_root **ret,
+		       struct nsbox_error *err);
+void nsbox_root_free(struct nsbox_root *root);
+const char *nsbox_root_name(const struct nsbox_root *root);
+const char *nsbox_root_digest(const struct nsbox_root *root); /* "sha256:..." or "host:..." */
+
+#endif

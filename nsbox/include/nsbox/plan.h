@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plan: everything about a sandbox that is known before it is made, in one sealed memfd.
+ *
+ * A plan is a versioned, position-independent blob in the byte order of the host that made it. It
+ * is compiled once (nsbox_policy_compile), may be cached and hashed, and is checked again by
+ * whoever receives it: the receiver trusts no offset, count or value in it.
+ */
+#ifndef NSBOX_PLAN_H
+#define NSBOX_PLAN_H
+
+#include <nsbox/error.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Largest plan or exec request accepted, in bytes. */
+#define NSBOX_PLAN_MAX (16u << 20)
+
+/*
+ * Is this blob a well-formed plan? Needs no privilege and touches nothing but the blob. After 0
+ * every offset, string and enumerated value in it may be used without a further check.
+ */
+int nsbox_plan_check(const void *blob, size_t len, struct nsbox_error *err);
+
+struct nsbox_plan; /* a mapped, checked plan */
+
+/*
+ * Map the plan behind a descriptor and check it. The memfd must carry all F_SEAL_* seals, so that
+ * its sender cannot change it afterwards. The descriptor is borrowed: it may be closed after.
+ */
+int nsbox_plan_open(int plan_fd, struct nsbox_plan **ret, struct nsbox_error *err);
+void nsbox_plan_close(struct nsbox_plan *plan);
+
+#endif

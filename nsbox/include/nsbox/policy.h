@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From skill.json to a plan: parse, resolve, compile. Pure functions of their arguments; none of
+ * them touches the file system, the network or a privilege. Implemented by policy/.
+ */
+#ifndef NSBOX_POLICY_H
+#define NSBOX_POLICY_H
+
+#include <nsbox/error.h>
+#include <nsbox/host.h>
+#include <nsbox/plan.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct nsbox_manifest; /* as written */
+struct nsbox_policy;   /* resolved: profile, ceiling and manifest joined, in canonical form */
+
+/*
+ * Strict reader: UTF-8, no NUL, no duplicate or unknown keys, depth <= 16, at most 256 KiB; errors
+ * are NSBOX_E_MANIFEST and name the place as a JSON pointer ("/resources/memory: ..."), with a
+ * "did you mean" where a key is close to a known one. json need not be NUL-terminated.
+ */
+int nsbox_manifest_parse(const char *json, size_t len, struct nsbox_manifest **ret,
+			 struct nsbox_error *err);
+/* The manifest of a run that has none: profile "standard", everything default. */
+int nsbox_manifest_default(struct nsbox_manifest **ret, struct nsbox_error *err);
+void nsbox_manifest_free(struct nsbox_manifest *m);
+const char *nsbox_manifest_name(const struct nsbox_manifest *m); /* "" if none */
+
+/* An entry point of a skill; strings belong to the manifest. */
+struct nsbox_entrypoint {
+	const char *id;
+	const char *const *command; /* NULL-terminated */
+	const char *cwd;	    /* NULL: the skill directory */
+	uint64_t timeout_ms;	    /* 0: the policy's */
+};
+/* id NULL: "main", or the only one. NSBOX_E_INVALID names those there are. */
+int nsbox_manifest_entrypoint(const struct nsbox_manifest *m, const char *id,
+			      struct nsbox_entrypoint *ret, struct nsbox_error *err);
+
+/* What the operator allows at most; zero values mean the built-in ceiling. */
+struct nsbox_ceiling {
+	uint64_t memory, disk, wall_ms;
+	uint32_t pids, cpu_milli, open_files;
+};
+
+struct nsbox_resolve_options {
+	const struct nsbox_host *host;	     /* needed: tier, layers, Landlock ABI, CPUs */
+	const struct nsbox_ceiling *ceiling; /* NULL: built-in */
+	const char *skill_dir;		     /* inside path of the skill ("/skills/NAME"), NULL: none */
+	bool python_function;		     /* subprocess none is exact for it (stacked filter) */
+	bool operator;			     /* raw syscall names are accepted (the CLI's own user) */
+};
+
+int nsbox_policy_resolve(const struct nsbox_manifest *m, const struct nsbox_resolve_options *opt,
+			 struct nsbox_policy **ret, struct nsbox_error *err);
+void nsbox_policy_free(struct nsbox_policy *p);
+
+/* Canonical JSON of the resolved policy (malloc'd, caller frees), and its SHA-256 in hex. */
+int nsbox_policy_json(const struct nsbox_policy *p, char **ret, struct nsbox_error *err);
+int nsbox_policy_digest(const struct nsbox_policy *p, char ret_hex[65], struct nsbox_error *err);
+
+/* A sealed memfd for nsbox_plan_open(). */
+int nsbox_policy_compile(const struct nsbox_policy *p, int *ret_plan_fd, struct nsbox_error *err);
+
+/* Limits a caller has to know before and after a run. */
+struct nsbox_policy_limits {
+	uint64_t memory, disk, wall_ms, grace_ms, stdout_max, stderr_max, result_max;
+	uint32_t pids, cpu_milli;
+};
+void nsbox_policy_limits(const struct nsbox_policy *p, struct nsbox_policy_limits *ret);
+/* Filter bytes (struct sock_filter[]) that refuse execve and execveat, for process.subprocess
+ * "none" of a Python function; *ret_len 0 where the policy allows subprocesses. Borrowed. */
+const void *nsbox_policy_noexec_filter(const struct nsbox_policy *p, size_t *ret_len);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sandboxes: make one from a plan and a root, run programs in it, move files, end it.
+ *
+ * A sandbox is a set of fresh namespaces with an init (pid 1) that starts what runs in it. A
+ * one-shot run is a sandbox with one exec; a session is a sandbox that is kept. Its owner is the
+ * process that made it: when the owner goes, however it goes, the kernel ends everything inside.
+ *
+ * Nothing here blocks but nsbox_run(), nsbox_sandbox_next() with a timeout and the file helpers
+ * that say so: one owner may drive many sandboxes from an event loop (nsbox_sandbox_fd()). An
+ * object is used by one thread at a time; creating one needs a process without other threads.
+ */
+#ifndef NSBOX_SANDBOX_H
+#define NSBOX_SANDBOX_H
+
+#include <nsbox/error.h>
+#include <nsbox/image.h>
+#include <nsbox/layer.h>
+#include <nsbox/plan.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct nsbox_sandbox;
+
+/* ------------------------------------------------------------------ what is to run */
+
+struct nsbox_output {
+	const char *glob; /* relative to cwd */
+	uint64_t max_bytes;
+	uint32_t max_files;
+};
+
+struct nsbox_exec {
+	const char *const *argv; /* NULL-terminated, at least one; argv[0] is looked up in PATH inside */
+	const char *const *env;	 /* NULL-terminated "NAME=value", added to the plan's; NULL: none */
+	const char *cwd;	 /* inside path; NULL: the plan's working directory */
+	uint64_t wall_ms;	 /* 0: the plan's limit */
+	bool tty;		 /* own terminal; see struct nsbox_io */
+	uint16_t tty_rows, tty_cols;
+	bool keep_rest;		 /* other processes of the sandbox outlive it (sessions) */
+};
+
+/* Descriptors of one exec, borrowed. -1: /dev/null for 0-2, not passed for the others. */
+struct nsbox_io {
+	int in, out, err;
+	int request; /* read end, becomes 3 inside */
+	int result;  /* write end, becomes 4 inside */
+};
+#define NSBOX_IO_NONE ((struct nsbox_io){ -1, -1, -1, -1, -1 })
+
+/* ------------------------------------------------------------------ how it ended */
+
+#define NSBOX_CAUSES(X)                                                                           \
+	X(NONE, "none")		    /* still running, or never started */                         \
+	X(EXIT, "exit")		    /* by itself, exit_status says how */                         \
+	X(SIGNAL, "signal")	    /* by a signal of its own making or of the caller's */        \
+	X(WALL_TIME, "wallTime")                                                                  \
+	X(CPU_TIME, "cpuTime")                                                                    \
+	X(MEMORY, "memory")                                                                       \
+	X(PIDS, "pids")                                                                           \
+	X(OUTPUT, "output")                                                                       \
+	X(DISK, "disk")                                                                           \
+	X(POLICY, "policy")	    /* killed by the system call filter */                        \
+	X(CANCELLED, "cancelled")   /* nsbox_sandbox_kill, or the caller went away */             \
+	X(INTERRUPTED, "interrupted") /* the owner or the init died under it */                   \
+	X(EXEC, "exec")		    /* the program could not be started: 126 or 127 */            \
+	X(SANDBOX, "sandbox")	    /* set-up failed or the witness found a hole: nothing ran */
+enum nsbox_cause {
+#define X(sym, name) NSBOX_CAUSE_##sym,
+	NSBOX_CAUSES(X)
+#undef X
+	NSBOX_CAUSE_MAX
+};
+const char *nsbox_cause_name(int cause);
+
+/* Forbidden acts that the payload process itself tried after lock-down, before execve. */
+#define NSBOX_WITNESSES(X)                                                                        \
+	X(WRITE, "write", "creating a file in /usr")                                              \
+	X(LANDLOCK, "landlock", "reading a file outside the Landlock rules")                      \
+	X(CONNECT, "connect", "connecting to an outside address")                                 \
+	X(SYSCALL, "syscall", "a refused system call")                                            \
+	X(PTRACE, "ptrace", "tracing the sandbox's init")                                         \
+	X(PROCESS, "process", "signalling a process of the host")                                 \
+	X(CAPABILITY, "capability", "holding a capability or the right to gain one")
+enum nsbox_witness {
+#define X(sym, name, text) NSBOX_WITNESS_##sym,
+	NSBOX_WITNESSES(X)
+#undef X
+	NSBOX_WITNESS_MAX
+};
+const char *nsbox_witness_name(int w);
+const char *nsbox_witness_text(int w);
+
+struct nsbox_result {
+	uint32_t cause;	       /* enum nsbox_cause */
+	int32_t exit_status;   /* 0-255; 128+N after signal N; 126/127 could not start */
+	int32_t signal;	       /* of the main program, 0 for none */
+	uint32_t enforced;     /* NSBOX_LAYER_BIT set */
+	uint32_t not_enforced; /* preferred, and not there on this host */
+	uint32_t witness_tried, witness_held; /* bits of enum nsbox_witness */
+	uint32_t cgroup_kind;  /* enum nsbox_cgroup_kind that carried the limits */
+	uint64_t setup_us;     /* clone until ready */
+	uint64_t wall_us;      /* of the exec, monotonic */
+	uint64_t cpu_us;       /* user + system, of the exec and its children */
+	uint64_t memory_peak;  /* bytes; 0 unknown */
+	uint64_t memory_limit; /* bytes */
+	uint32_t pids_limit_hits; /* forks refused by the limit */
+	uint32_t oom_kills;
+	uint32_t witness_us;
+	uint32_t reserved;
+	struct nsbox_error error; /* cause exec and sandbox: what failed; else code 0 or a note */
+};
+
+/* ------------------------------------------------------------------ life of a sandbox */
+
+struct nsbox_sandbox_options {
+	uint32_t layers;  /* host layers available, nsbox_host_layers() */
+	int files_fd;	  /* file stream (files.h) unpacked before masks are set, or -1; borrowed */
+	bool no_witness_abort; /* tests only: report instead of abort */
+};
+
+/*
+ * Start making a sandbox. plan and root are borrowed until nsbox_sandbox_free(). On 0 the set-up
+ * goes on in the child; its end arrives as NSBOX_EVENT_READY or NSBOX_EVENT_FAILED. An exec may be
+ * given at once: it starts when the sandbox is ready.
+ * Errors: NSBOX_E_UNSUPPORTED (a required layer is missing; the message has the remedy),
+ * NSBOX_E_SETUP, NSBOX_E_NOMEM.
+ */
+int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *root,
+		      const struct nsbox_sandbox_options *opt, struct nsbox_sandbox **ret,
+		      struct nsbox_error *err);
+
+/* Run a program. One at a time in this version; ret_id (may be NULL) numbers it from 1. */
+int nsbox_sandbox_exec(struct nsbox_sandbox *sb, const struct nsbox_exec *ex,
+		       const struct nsbox_io *io, uint32_t *ret_id, struct nsbox_error *err);
+/* The same from an encoded, sealed exec request that another process made. */
+int nsbox_sandbox_exec_blob(struct nsbox_sandbox *sb, int blob_fd, const struct nsbox_io *io,
+			    uint32_t *ret_id, struct nsbox_error *err);
+int nsbox_exec_encode(const struct nsbox_exec *ex, int *ret_fd, struct nsbox_error *err);
+
+/*
+ * End the running exec: TERM, the plan's grace, then KILL of all but init. `cause` is what the
+ * result will say (CANCELLED, OUTPUT, ...). signal != 0 is delivered instead and ends nothing by
+ * itself (a terminal's INT).
+ */
+int nsbox_sandbox_kill(struct nsbox_sandbox *sb, int cause, int signal, struct nsbox_error *err);
+
+/*
+ * Collect files: a helper, confined as a payload, walks `base` (NULL: the working directory) and
+ * writes those that match to out_fd (borrowed) as a file stream. NSBOX_EVENT_COLLECTED follows.
+ * Symbolic links and devices are never followed nor sent.
+ */
+int nsbox_sandbox_collect(struct nsbox_sandbox *sb, const char *base,
+			  const struct nsbox_output *rules, unsigned n, int out_fd,
+			  struct nsbox_error *err);
+
+enum nsbox_event_kind {
+	NSBOX_EVENT_NONE,
+	NSBOX_EVENT_READY,     /* set up; enforced layers are known */
+	NSBOX_EVENT_FAILED,    /* set-up failed: error; only nsbox_sandbox_free is left */
+	NSBOX_EVENT_STARTED,   /* the program of exec `id` runs */
+	NSBOX_EVENT_TERMINAL,  /* fd: master of the exec's terminal, now the receiver's */
+	NSBOX_EVENT_EXITED,    /* exec `id` is over: result */
+	NSBOX_EVENT_COLLECTED, /* error.code 0 or what went wrong */
+	NSBOX_EVENT_GONE,      /* the sandbox's init ended */
+};
+
+struct nsbox_event {
+	uint32_t kind, id;
+	int fd; /* -1 but for TERMINAL */
+	struct nsbox_result result;
+	struct nsbox_error error;
+};
+
+/* Readable when nsbox_sandbox_next() has something to do; an epoll descriptor, so it nests. */
+int nsbox_sandbox_fd(const struct nsbox_sandbox *sb);
+/*
+ * Take the next event, doing what has to be done on the way (deadlines, limits). Waits up to
+ * timeout_ms (0: not at all, -1: until there is one); NSBOX_EVENT_NONE where there was none.
+ */
+int nsbox_sandbox_next(struct nsbox_sandbox *sb, int timeout_ms, struct nsbox_event *ret,
+		       struct nsbox_error *err);
+/* Kill what is left, release ids and cgroups. NULL is fine. Waits for init to be gone (< 1 s). */
+void nsbox_sandbox_free(struct nsbox_sandbox *sb);
+
+/* ------------------------------------------------------------------ one call for a whole run */
+
+/*
+ * Make a sandbox, run, wait, take it down. Only for io without a terminal. Returns 0 when a result
+ * was written, also where the program could not be started (cause EXEC or SANDBOX).
+ */
+int nsbox_run(const struct nsbox_plan *plan, const struct nsbox_root *root,
+	      const struct nsbox_sandbox_options *opt, const struct nsbox_exec *ex,
+	      const struct nsbox_io *io, struct nsbox_result *ret, struct nsbox_error *err);
+
+#endif
