@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <nsbox/plan.h>
+
 #include "nsbox/plan_format.h"
 
 struct blob_builder;
@@ -48,6 +50,9 @@ struct blob {
 const char *blob_get_str(const struct blob *b, str_off off);
 const void *blob_get(const struct blob *b, enum blob_section sec, size_t elem, size_t *ret_count);
 #define blob_fixed(b, type) ((const type *)blob_get(b, SEC_FIXED, sizeof(type), NULL))
+
+/* The blob behind an open plan. */
+const struct blob *plan_blob(const struct nsbox_plan *plan);
 
 /* Header, sections, strings; then the rules of the magic (plan, exec or root). */
 int blob_check(const void *base, size_t size, uint32_t magic, struct nsbox_error *err);

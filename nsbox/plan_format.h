@@ -14,25 +14,25 @@
 #include <nsbox/layer.h>
 #include <stdint.h>
 
-#define PLAN_MAGIC UINT32_C(0x316e6c70) /* "pln1" */
-#define EXEC_MAGIC UINT32_C(0x31636578) /* "xec1" */
-#define ROOT_MAGIC UINT32_C(0x31746f72) /* "rot1": mounts of an image, made by overlay/ */
+#define PLAN_MAGIC   UINT32_C(0x316e6c70) /* "pln1" */
+#define EXEC_MAGIC   UINT32_C(0x31636578) /* "xec1" */
+#define ROOT_MAGIC   UINT32_C(0x31746f72) /* "rot1": mounts of an image, made by overlay/ */
 #define BLOB_VERSION 1
 
 typedef uint32_t str_off; /* offset into SEC_STRINGS */
 
 enum blob_section {
-	SEC_STRINGS,   /* char[] */
-	SEC_FIXED,     /* one struct plan_fixed or exec_fixed */
-	SEC_OPS,       /* struct mount_op[], in order */
-	SEC_LANDLOCK,  /* struct landlock_rule[] */
-	SEC_BPF,       /* struct sock_filter[]: the payload's filter */
-	SEC_BPF_INIT,  /* struct sock_filter[]: init's filter, a superset of every payload's */
-	SEC_NFT,       /* netlink messages, one batch, each message but the ends with NLM_F_ACK */
-	SEC_ENV,       /* str_off[]: "NAME=value"; a plan's base, an exec's additions win */
-	SEC_ARGV,      /* str_off[] (exec) */
-	SEC_OUTPUTS,   /* struct output_rule[] */
-	SEC_DATA,      /* bytes of OP_FILE */
+	SEC_STRINGS,  /* char[] */
+	SEC_FIXED,    /* one struct plan_fixed or exec_fixed */
+	SEC_OPS,      /* struct mount_op[], in order */
+	SEC_LANDLOCK, /* struct landlock_rule[] */
+	SEC_BPF,      /* struct sock_filter[]: the payload's filter */
+	SEC_BPF_INIT, /* struct sock_filter[]: init's filter, a superset of every payload's */
+	SEC_NFT,      /* netlink messages, one batch, each message but the ends with NLM_F_ACK */
+	SEC_ENV,      /* str_off[]: "NAME=value"; a plan's base, an exec's additions win */
+	SEC_ARGV,     /* str_off[] (exec) */
+	SEC_OUTPUTS,  /* struct output_rule[] */
+	SEC_DATA,     /* bytes of OP_FILE */
 	SEC_MAX
 };
 
@@ -54,20 +54,20 @@ struct blob_header {
 
 enum mount_op_kind {
 	/* In the upper layer, before the overlay is mounted (cheap: no mount of their own). */
-	OP_DIR = 1,	/* dst: directory with mode, owned by OWNER_* */
-	OP_FILE,	/* dst: file with mode and `data` */
-	OP_SYMLINK,	/* dst: link to src */
+	OP_DIR = 1, /* dst: directory with mode, owned by OWNER_* */
+	OP_FILE,    /* dst: file with mode and `data` */
+	OP_SYMLINK, /* dst: link to src */
 	/* Root: */
-	OP_LOWER,	/* src: a layer directory of the host, topmost first (root blob only) */
+	OP_LOWER, /* src: a layer directory of the host, topmost first (root blob only) */
 	/* On the new root, in order: */
-	OP_BIND,	/* src (host path) on dst */
-	OP_TMPFS,	/* dst: size bytes, mode */
-	OP_DEV,		/* dst: fresh /dev; size = bytes of /dev/shm */
-	OP_PROC,	/* dst: fresh procfs */
+	OP_BIND,  /* src (host path) on dst */
+	OP_TMPFS, /* dst: size bytes, mode */
+	OP_DEV,	  /* dst: fresh /dev; size = bytes of /dev/shm */
+	OP_PROC,  /* dst: fresh procfs */
 	/* After the files of the run are in place: */
-	OP_MASK,	/* dst hidden: a file by /dev/null, a directory by an empty tmpfs */
-	OP_READONLY,	/* dst made read-only with everything below it */
-	OP_MAKE_EXEC,	/* dst: execute bits set where read bits are */
+	OP_MASK,      /* dst hidden: a file by /dev/null, a directory by an empty tmpfs */
+	OP_READONLY,  /* dst made read-only with everything below it */
+	OP_MAKE_EXEC, /* dst: execute bits set where read bits are */
 	OP_KIND_MAX
 };
 
@@ -76,21 +76,21 @@ enum mount_op_flags {
 	OPF_NOEXEC = 1 << 1,
 	OPF_NODEV = 1 << 2,
 	OPF_NOSUID = 1 << 3,
-	OPF_RECURSIVE = 1 << 4,	  /* bind with submounts */
-	OPF_OPTIONAL = 1 << 5,	  /* missing src or dst: skipped */
+	OPF_RECURSIVE = 1 << 4,	    /* bind with submounts */
+	OPF_OPTIONAL = 1 << 5,	    /* missing src or dst: skipped */
 	OPF_OWNER_PAYLOAD = 1 << 6, /* else owned by inside-root (or the single id) */
-	OPF_MKDST = 1 << 7,	  /* make dst (as src is: file or directory) where missing */
+	OPF_MKDST = 1 << 7,	    /* make dst (as src is: file or directory) where missing */
 	OPF_ALL = (1 << 8) - 1
 };
 
 struct mount_op {
-	uint16_t kind;	/* enum mount_op_kind */
-	uint16_t flags; /* enum mount_op_flags */
-	uint32_t mode;	/* 07777 bits, for OP_DIR, OP_FILE, OP_TMPFS */
-	str_off src;	/* host path or link target */
-	str_off dst;	/* absolute path inside, no "." or ".." components, never "/" */
-	uint64_t size;	/* bytes: tmpfs size, /dev/shm size, length of OP_FILE's data */
-	uint32_t data;	/* OP_FILE: offset into SEC_DATA */
+	uint16_t kind;	 /* enum mount_op_kind */
+	uint16_t flags;	 /* enum mount_op_flags */
+	uint32_t mode;	 /* 07777 bits, for OP_DIR, OP_FILE, OP_TMPFS */
+	str_off src;	 /* host path or link target */
+	str_off dst;	 /* absolute path inside, no "." or ".." components, never "/" */
+	uint64_t size;	 /* bytes: tmpfs size, /dev/shm size, length of OP_FILE's data */
+	uint32_t data;	 /* OP_FILE: offset into SEC_DATA */
 	uint32_t inodes; /* tmpfs: nr_inodes, 0 = size / 1024 */
 };
 
@@ -106,7 +106,7 @@ struct landlock_rule {
 /* ------------------------------------------------------------------ outputs */
 
 struct output_rule {
-	str_off glob;	/* relative to the run's working directory: * ? [] within one name, ** across */
+	str_off glob; /* relative to the run's working directory: * ? [] within one name, ** across */
 	uint32_t max_files;
 	uint64_t max_bytes; /* of each file */
 };
@@ -119,35 +119,35 @@ enum plan_flags {
 };
 
 struct plan_limits {
-	uint64_t memory;     /* bytes; cgroup memory limit (swap none) or the watchdog's */
-	uint64_t disk;	     /* bytes of the scratch tmpfs (upper layer, HOME, /tmp, workspace) */
+	uint64_t memory; /* bytes; cgroup memory limit (swap none) or the watchdog's */
+	uint64_t disk;	 /* bytes of the scratch tmpfs (upper layer, HOME, /tmp, workspace) */
 	uint64_t disk_inodes;
 	uint64_t file_size;  /* RLIMIT_FSIZE, bytes */
 	uint32_t pids;	     /* processes and threads */
 	uint32_t cpu_milli;  /* 1500 = one and a half CPUs; affinity is this, rounded up */
 	uint32_t open_files; /* RLIMIT_NOFILE */
 	uint32_t reserved;
-	uint64_t wall_ms;    /* default of an exec; 0 = none */
-	uint64_t cpu_ms;     /* RLIMIT_CPU, 0 = none */
-	uint64_t grace_ms;   /* between TERM and KILL */
+	uint64_t wall_ms;		 /* default of an exec; 0 = none */
+	uint64_t cpu_ms;		 /* RLIMIT_CPU, 0 = none */
+	uint64_t grace_ms;		 /* between TERM and KILL */
 	uint64_t stdout_max, stderr_max; /* bytes kept by whoever captures */
-	uint64_t result_max; /* bytes of a function's result */
+	uint64_t result_max;		 /* bytes of a function's result */
 };
 
 struct plan_fixed {
-	uint32_t flags;		/* enum plan_flags */
-	uint32_t landlock_abi;	/* the ABI it was compiled for; the host must have it */
-	uint64_t landlock_fs;	/* handled_access_fs */
-	uint64_t landlock_net;	/* handled_access_net */
+	uint32_t flags;	       /* enum plan_flags */
+	uint32_t landlock_abi; /* the ABI it was compiled for; the host must have it */
+	uint64_t landlock_fs;  /* handled_access_fs */
+	uint64_t landlock_net; /* handled_access_net */
 	uint64_t landlock_scoped;
-	uint8_t layer[32];	/* enum nsbox_requirement by enum nsbox_layer, rest 0 */
-	uint32_t uid, gid;	/* the payload's ids inside: 1000, or 0 in profile build */
+	uint8_t layer[32]; /* enum nsbox_requirement by enum nsbox_layer, rest 0 */
+	uint32_t uid, gid; /* the payload's ids inside: 1000, or 0 in profile build */
 	str_off hostname;
-	str_off profile;	/* name, for receipts */
+	str_off profile;	 /* name, for receipts */
 	str_off manifest_sha256; /* hex, "" for none ("default") */
-	str_off workdir;	/* default working directory */
+	str_off workdir;	 /* default working directory */
 	str_off home;
-	uint32_t subprocess;	/* enum plan_subprocess */
+	uint32_t subprocess; /* enum plan_subprocess */
 	struct plan_limits limits;
 };
 
@@ -168,9 +168,9 @@ enum exec_flags {
 struct exec_fixed {
 	uint32_t flags;
 	uint32_t reserved;
-	str_off cwd;	   /* absolute; "" = the plan's workdir */
+	str_off cwd; /* absolute; "" = the plan's workdir */
 	uint16_t tty_rows, tty_cols;
-	uint64_t wall_ms;  /* 0 = the plan's */
+	uint64_t wall_ms; /* 0 = the plan's */
 	str_off reserved2[2];
 };
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MIN(a, b)     ((a) < (b) ? (a) : (b))
+#define MAX(a, b)     ((a) > (b) ? (a) : (b))
 
 /* close that keeps errno; takes the address, leaves -1: closing twice is harmless. */
 static inline void close_fd(int *fd)
@@ -34,7 +34,7 @@ static inline void free_ptr(void *p)
 }
 
 #define auto_close __attribute__((cleanup(close_fd)))
-#define auto_free __attribute__((cleanup(free_ptr)))
+#define auto_free  __attribute__((cleanup(free_ptr)))
 
 /* Disarm auto_close / auto_free: the value goes to the caller. */
 static inline int take_fd(int *fd)
@@ -45,11 +45,11 @@ static inline int take_fd(int *fd)
 	return v;
 }
 
-#define take_ptr(p)                   \
-	({                            \
-		typeof(*(p)) v_ = *(p); \
-		*(p) = NULL;          \
-		v_;                   \
+#define take_ptr(p)                                                                                \
+	({                                                                                         \
+		typeof(*(p)) v_ = *(p);                                                            \
+		*(p) = NULL;                                                                       \
+		v_;                                                                                \
 	})
 
 /* Whole-buffer read and write over EINTR and short transfers; 0, or -errno. read_full gives

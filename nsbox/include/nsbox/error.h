@@ -23,17 +23,17 @@ extern "C" {
 /* Stable numbers: they travel between processes and appear in JSON by name. */
 enum nsbox_error_code {
 	NSBOX_E_OK = 0,
-	NSBOX_E_INVALID = 1,	   /* a caller's argument, request or file is wrong */
-	NSBOX_E_MANIFEST = 2,	   /* a manifest was refused; the message holds a JSON pointer */
-	NSBOX_E_UNSUPPORTED = 3,   /* a required layer cannot be had on this host */
-	NSBOX_E_SETUP = 4,	   /* a set-up stage of the sandbox failed */
-	NSBOX_E_EXEC = 5,	   /* the program could not be started */
-	NSBOX_E_LIMIT = 6,	   /* a limit of nsbox itself (size, count, queue) was met */
-	NSBOX_E_PROTOCOL = 7,	   /* a peer process sent something malformed, or went away */
-	NSBOX_E_NOMEM = 8,	   /* out of memory, descriptors or processes on the host */
-	NSBOX_E_IO = 9,		   /* reading or writing a file or socket failed */
-	NSBOX_E_SANDBOX = 10,	   /* the witness found a layer that does not hold: run aborted */
-	NSBOX_E_CANCELLED = 11,	   /* ended by request before it could finish */
+	NSBOX_E_INVALID = 1,	 /* a caller's argument, request or file is wrong */
+	NSBOX_E_MANIFEST = 2,	 /* a manifest was refused; the message holds a JSON pointer */
+	NSBOX_E_UNSUPPORTED = 3, /* a required layer cannot be had on this host */
+	NSBOX_E_SETUP = 4,	 /* a set-up stage of the sandbox failed */
+	NSBOX_E_EXEC = 5,	 /* the program could not be started */
+	NSBOX_E_LIMIT = 6,	 /* a limit of nsbox itself (size, count, queue) was met */
+	NSBOX_E_PROTOCOL = 7,	 /* a peer process sent something malformed, or went away */
+	NSBOX_E_NOMEM = 8,	 /* out of memory, descriptors or processes on the host */
+	NSBOX_E_IO = 9,		 /* reading or writing a file or socket failed */
+	NSBOX_E_SANDBOX = 10,	 /* the witness found a layer that does not hold: run aborted */
+	NSBOX_E_CANCELLED = 11,	 /* ended by request before it could finish */
 	NSBOX_E_CODE_MAX
 };
 
@@ -46,12 +46,12 @@ enum nsbox_stage {
 	NSBOX_STAGE_PROBE,
 	NSBOX_STAGE_RESOLVE,
 	NSBOX_STAGE_COMPILE,
-	NSBOX_STAGE_PLAN,	  /* the receiver's check of a plan or exec request */
+	NSBOX_STAGE_PLAN, /* the receiver's check of a plan or exec request */
 	NSBOX_STAGE_IMAGE,
 	NSBOX_STAGE_IDS,
 	NSBOX_STAGE_CGROUP,
 	NSBOX_STAGE_CLONE,
-	NSBOX_STAGE_PROPAGATION,  /* first stage inside the new namespaces */
+	NSBOX_STAGE_PROPAGATION, /* first stage inside the new namespaces */
 	NSBOX_STAGE_SCRATCH,
 	NSBOX_STAGE_OVERLAY,
 	NSBOX_STAGE_DEV,
@@ -68,7 +68,7 @@ enum nsbox_stage {
 	NSBOX_STAGE_LANDLOCK,
 	NSBOX_STAGE_INIT_FILTER,
 	NSBOX_STAGE_READY,
-	NSBOX_STAGE_FORK,	  /* from here on: one exec */
+	NSBOX_STAGE_FORK, /* from here on: one exec */
 	NSBOX_STAGE_STDIO,
 	NSBOX_STAGE_TERMINAL,
 	NSBOX_STAGE_LIMITS,
@@ -84,9 +84,9 @@ enum nsbox_stage {
 #define NSBOX_ERROR_MSG_MAX 480
 
 struct nsbox_error {
-	int32_t code;	/* enum nsbox_error_code */
-	int32_t errnum; /* positive errno, or 0 where none applies */
-	int32_t stage;	/* enum nsbox_stage, or 0 */
+	int32_t code;		       /* enum nsbox_error_code */
+	int32_t errnum;		       /* positive errno, or 0 where none applies */
+	int32_t stage;		       /* enum nsbox_stage, or 0 */
 	char msg[NSBOX_ERROR_MSG_MAX]; /* NUL-terminated, cut where too long */
 };
 

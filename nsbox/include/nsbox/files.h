@@ -22,12 +22,13 @@
 #define NSBOX_FRAME_MAGIC UINT32_C(0x316d7266) /* "frm1" */
 
 enum nsbox_frame_kind {
-	NSBOX_FRAME_END = 1,  /* aux: enum nsbox_error_code of the sender, 0 for a whole stream; content: message */
-	NSBOX_FRAME_DIR,      /* mode */
-	NSBOX_FRAME_FILE,     /* mode, size bytes of content */
-	NSBOX_FRAME_SYMLINK,  /* content is the target */
-	NSBOX_FRAME_BASE,     /* path is an absolute inside directory: what follows goes below it */
-	NSBOX_FRAME_NOTE,     /* collect: path was not sent; content says why */
+	NSBOX_FRAME_END =
+		1, /* aux: enum nsbox_error_code of the sender, 0 for a whole stream; content: message */
+	NSBOX_FRAME_DIR,     /* mode */
+	NSBOX_FRAME_FILE,    /* mode, size bytes of content */
+	NSBOX_FRAME_SYMLINK, /* content is the target */
+	NSBOX_FRAME_BASE,    /* path is an absolute inside directory: what follows goes below it */
+	NSBOX_FRAME_NOTE,    /* collect: path was not sent; content says why */
 };
 
 struct nsbox_frame {

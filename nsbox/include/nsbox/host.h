@@ -19,24 +19,24 @@ enum nsbox_ids_kind {
 enum nsbox_tier { NSBOX_TIER_NONE, NSBOX_TIER_PROCESS, NSBOX_TIER_NAMESPACE, NSBOX_TIER_CGROUP };
 
 struct nsbox_host {
-	char kernel[65];	 /* uname release */
-	char machine[65];	 /* uname machine */
-	int32_t landlock_abi;	 /* 0: not there */
-	int32_t landlock_errno;	 /* why not: ENOSYS (not built), EOPNOTSUPP (off at boot) */
-	uint32_t namespaces;	 /* NSBOX_LAYER_BIT of USER .. CGROUP_NS that could be created */
-	int32_t userns_errno;	 /* why no user namespace could be created, or 0 */
-	bool overlay_userns;	 /* overlay with userxattr on a tmpfs upper mounts in a user namespace */
+	char kernel[65];	/* uname release */
+	char machine[65];	/* uname machine */
+	int32_t landlock_abi;	/* 0: not there */
+	int32_t landlock_errno; /* why not: ENOSYS (not built), EOPNOTSUPP (off at boot) */
+	uint32_t namespaces;	/* NSBOX_LAYER_BIT of USER .. CGROUP_NS that could be created */
+	int32_t userns_errno;	/* why no user namespace could be created, or 0 */
+	bool overlay_userns; /* overlay with userxattr on a tmpfs upper mounts in a user namespace */
 	int32_t overlay_errno;
-	bool proc_mountable;	 /* a fresh procfs mounts in a user + pid namespace */
+	bool proc_mountable; /* a fresh procfs mounts in a user + pid namespace */
 	int32_t proc_errno;
-	bool nftables;		 /* a table can be made in a fresh network namespace */
+	bool nftables; /* a table can be made in a fresh network namespace */
 	int32_t nftables_errno;
-	bool seccomp_filter;	 /* SECCOMP_SET_MODE_FILTER with KILL_PROCESS and ERRNO */
-	uint32_t cgroup_kind;	 /* enum nsbox_cgroup_kind, only where writable */
+	bool seccomp_filter;  /* SECCOMP_SET_MODE_FILTER with KILL_PROCESS and ERRNO */
+	uint32_t cgroup_kind; /* enum nsbox_cgroup_kind, only where writable */
 	bool cgroup_memory, cgroup_pids, cgroup_cpu;
-	char cgroup_note[160];	 /* why there are none, for people */
-	uint32_t ids_kind;	 /* enum nsbox_ids_kind */
-	int32_t cpus;		 /* CPUs this process may run on */
+	char cgroup_note[160]; /* why there are none, for people */
+	uint32_t ids_kind;     /* enum nsbox_ids_kind */
+	int32_t cpus;	       /* CPUs this process may run on */
 	uint64_t cap_effective;
 };
 

@@ -47,9 +47,9 @@ struct nsbox_ceiling {
 struct nsbox_resolve_options {
 	const struct nsbox_host *host;	     /* needed: tier, layers, Landlock ABI, CPUs */
 	const struct nsbox_ceiling *ceiling; /* NULL: built-in */
-	const char *skill_dir;		     /* inside path of the skill ("/skills/NAME"), NULL: none */
-	bool python_function;		     /* subprocess none is exact for it (stacked filter) */
-	bool operator;			     /* raw syscall names are accepted (the CLI's own user) */
+	const char *skill_dir; /* inside path of the skill ("/skills/NAME"), NULL: none */
+	bool python_function;  /* subprocess none is exact for it (stacked filter) */
+	bool operator;	       /* raw syscall names are accepted (the CLI's own user) */
 };
 
 int nsbox_policy_resolve(const struct nsbox_manifest *m, const struct nsbox_resolve_options *opt,

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading blobs, and judging them.
+ *
+ * The sender of a plan is a process that parsed a hostile manifest, so the receiver believes
+ * nothing: blob_check() walks every element of every section once. After it, the child may follow
+ * each offset blindly. Nothing here allocates or changes anything.
+ */
+#include <nsbox/plan.h>
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "nsbox/plan_build.h"
+#include "nsbox/util.h"
+
+#define BPF_MAX_INSNS	  4096 /* BPF_MAXINSNS of the kernel */
+#define NFT_MAX		  (256u << 10)
+#define OPS_MAX		  4096
+#define RULES_MAX	  4096
+#define STRINGS_COUNT_MAX 131072
+
+static int bad(struct nsbox_error *err, const char *what)
+{
+	return nsbox_fail_at(err, NSBOX_STAGE_PLAN, NSBOX_E_PROTOCOL, 0, "malformed plan: %s",
+			     what);
+}
+
+const char *blob_get_str(const struct blob *b, str_off off)
+{
+	const struct blob_header *h = (const struct blob_header *)b->base;
+
+	return (const char *)b->base + h->section[SEC_STRINGS].offset + off;
+}
+
+const void *blob_get(const struct blob *b, enum blob_section sec, size_t elem, size_t *ret_count)
+{
+	const struct blob_header *h = (const struct blob_header *)b->base;
+
+	if (ret_count)
+		*ret_count = h->section[sec].size / elem;
+	return b->base + h->section[sec].offset;
+}
+
+/* ------------------------------------------------------------------ pieces of the check */
+
+static bool str_ok(const struct blob *b, str_off off)
+{
+	const struct blob_header *h = (const struct blob_header *)b->base;
+
+	/* The section ends with a NUL (checked first), so any offset inside it is a string. */
+	return off < h->section[SEC_STRINGS].size;
+}
+
+/* Absolute, not "/", no empty, "." or ".." component, shorter than PATH_MAX. */
+static bool path_ok(const char *p)
+{
+	size_t total = strlen(p);
+
+	if (*p != '/' || total < 2 || total >= 4096)
+		return false;
+	while (*p == '/') {
+		size_t len = strcspn(++p, "/");
+
+		if (len == 0 || len > 255 || (len == 1 && p[0] == '.') ||
+		    (len == 2 && p[0] == '.' && p[1] == '.'))
+			return false;
+		p += len;
+	}
+	return *p == '\0';
+}
+
+static bool glob_ok(const char *g)
+{
+	size_t total = strlen(g);
+
+	if (!total || total >= 256 || *g == '/')
+		return false;
+	for (const char *p = g;; p++) {
+		size_t len = strcspn(p, "/");
+
+		if (len == 0 || (len == 1 && p[0] == '.') ||
+		    (len == 2 && p[0] == '.' && p[1] == '.'))
+			return false;
+		p += len;
+		if (!*p)
+			return true;
+	}
+}
+
+/* Which operations may appear where: only the owner of a host names host paths. */
+static bool kind_ok(uint32_t magic, unsigned kind)
+{
+	switch ((enum mount_op_kind)kind) {
+	case OP_LOWER:
+	case OP_BIND: return magic == ROOT_MAGIC;
+	case OP_DIR:
+	case OP_FILE:
+	case OP_SYMLINK: return true;
+	case OP_TMPFS:
+	case OP_DEV:
+	case OP_PROC:
+	case OP_MASK:
+	case OP_READONLY:
+	case OP_MAKE_EXEC: return magic == PLAN_MAGIC;
+	case OP_KIND_MAX: break;
+	}
+	return false;
+}
+
+static const char *check_op(const struct blob *b, uint32_t magic, const struct mount_op *op)
+{
+	const struct blob_header *h = (const struct blob_header *)b->base;
+	uint32_t data = h->section[SEC_DATA].size;
+
+	if (!kind_ok(magic, op->kind))
+		return "operation kind";
+	if ((op->flags & ~OPF_ALL) || (op->mode & ~07777u))
+		return "operation flags or mode";
+	if (!str_ok(b, op->src) || !str_ok(b, op->dst))
+		return "operation string";
+	if (op->kind == OP_LOWER || op->kind == OP_BIND) {
+		if (!path_ok(blob_get_str(b, op->src)))
+			return "source path of an operation";
+	}
+	if (op->kind != OP_LOWER && !path_ok(blob_get_str(b, op->dst)))
+		return "target path of an operation";
+	if (op->kind == OP_SYMLINK && (!op->src || strlen(blob_get_str(b, op->src)) >= 4096))
+		return "link target";
+	if (op->kind == OP_FILE && (op->size > data || op->data > data - op->size))
+		return "file content";
+	if (op->kind == OP_TMPFS && (op->size < 4096 || op->size > INT64_MAX))
+		return "tmpfs size";
+	return NULL;
+}
+
+static const char *check_ops(const struct blob *b, uint32_t magic)
+{
+	size_t n;
+	const struct mount_op *ops = blob_get(b, SEC_OPS, sizeof(*ops), &n);
+	const char *why = NULL;
+
+	if (n > OPS_MAX)
+		return "number of operations";
+	for (size_t i = 0; i < n && !why; i++)
+		why = check_op(b, magic, &ops[i]);
+	return why;
+}
+
+static const char *check_landlock(const struct blob *b)
+{
+	size_t n;
+	const struct landlock_rule *r = blob_get(b, SEC_LANDLOCK, sizeof(*r), &n);
+
+	if (n > RULES_MAX)
+		return "number of Landlock rules";
+	for (size_t i = 0; i < n; i++) {
+		const char *path;
+
+		if (!str_ok(b, r[i].path) || r[i].optional > 1)
+			return "Landlock rule";
+		path = blob_get_str(b, r[i].path);
+		if (r[i].port ? *path : strcmp(path, "/") && !path_ok(path))
+			return "path of a Landlock rule";
+	}
+	return NULL;
+}
+
+static const char *check_strings(const struct blob *b, enum blob_section sec, bool assignment)
+{
+	size_t n;
+	const str_off *off = blob_get(b, sec, sizeof(*off), &n);
+
+	if (n > STRINGS_COUNT_MAX)
+		return "number of arguments or variables";
+	for (size_t i = 0; i < n; i++) {
+		if (!str_ok(b, off[i]))
+			return "string";
+		if (assignment && strcspn(blob_get_str(b, off[i]), "=") == 0)
+			return "environment variable without a name";
+		if (assignment && !strchr(blob_get_str(b, off[i]), '='))
+			return "environment variable without '='";
+	}
+	return NULL;
+}
+
+static const char *check_outputs(const struct blob *b)
+{
+	size_t n;
+	const struct output_rule *r = blob_get(b, SEC_OUTPUTS, sizeof(*r), &n);
+
+	if (n > 64)
+		return "number of outputs";
+	for (size_t i = 0; i < n; i++)
+		if (!str_ok(b, r[i].glob) || !glob_ok(blob_get_str(b, r[i].glob)))
+			return "glob of an output";
+	return NULL;
+}
+
+static const char *check_limits(const struct plan_limits *l)
+{
+	if (l->memory < (1u << 20) || l->memory > INT64_MAX / 2)
+		return "memory limit";
+	if (l->disk < 65536 || l->disk > INT64_MAX / 2 || !l->disk_inodes)
+		return "disk limit";
+	if (l->pids < 2 || l->pids > (1u << 22))
+		return "process limit";
+	if (!l->cpu_milli || l->cpu_milli > 1000000)
+		return "cpu limit";
+	if (l->open_files < 16 || l->open_files > (1u << 20))
+		return "open file limit";
+	if (l->grace_ms > 600000 || l->wall_ms > (UINT64_C(1) << 40))
+		return "time limit";
+	return NULL;
+}
+
+/* The payload's ids: fixed, so that a plan cannot ask for another's files. 0 is inside-root. */
+static bool id_ok(uint32_t id)
+{
+	return id == 1000 || id == 0;
+}
+
+static const char *check_plan_fixed(const struct blob *b)
+{
+	const struct plan_fixed *f = blob_fixed(b, struct plan_fixed);
+
+	if (f->flags & ~(uint32_t)PLAN_FLAGS_ALL)
+		return "flags";
+	for (int i = 0; i < 32; i++)
+		if (f->layer[i] > (i < NSBOX_LAYER_MAX ? NSBOX_REQUIRE : 0))
+			return "layer requirement";
+	if (!id_ok(f->uid) || !id_ok(f->gid))
+		return "user or group";
+	if (!str_ok(b, f->hostname) || !str_ok(b, f->profile) || !str_ok(b, f->manifest_sha256) ||
+	    !str_ok(b, f->workdir) || !str_ok(b, f->home))
+		return "string of the fixed part";
+	if (strlen(blob_get_str(b, f->hostname)) > 64)
+		return "host name";
+	if (!path_ok(blob_get_str(b, f->workdir)) || !path_ok(blob_get_str(b, f->home)))
+		return "working directory or home";
+	if (f->subprocess >= SUBPROCESS_MAX)
+		return "subprocess policy";
+	return check_limits(&f->limits);
+}
+
+static const char *check_exec_fixed(const struct blob *b)
+{
+	const struct exec_fixed *f = blob_fixed(b, struct exec_fixed);
+	size_t argc;
+	const char *cwd;
+
+	blob_get(b, SEC_ARGV, sizeof(str_off), &argc);
+	if (!argc)
+		return "empty argument vector";
+	if ((f->flags & ~(uint32_t)EXECF_ALL) || f->wall_ms > (UINT64_C(1) << 40))
+		return "flags or time limit";
+	if (!str_ok(b, f->cwd))
+		return "working directory";
+	cwd = blob_get_str(b, f->cwd);
+	if (*cwd && strcmp(cwd, "/") && !path_ok(cwd))
+		return "working directory";
+	return NULL;
+}
+
+/* Element size of each section, and its largest size in bytes. */
+static const struct {
+	uint32_t elem, max;
+} shape[SEC_MAX] = {
+	[SEC_STRINGS] = { 1, NSBOX_PLAN_MAX },
+	[SEC_FIXED] = { 1, 4096 },
+	[SEC_OPS] = { sizeof(struct mount_op), OPS_MAX * sizeof(struct mount_op) },
+	[SEC_LANDLOCK] = { sizeof(struct landlock_rule), RULES_MAX * sizeof(struct landlock_rule) },
+	[SEC_BPF] = { sizeof(struct sock_filter), BPF_MAX_INSNS * sizeof(struct sock_filter) },
+	[SEC_BPF_INIT] = { sizeof(struct sock_filter), BPF_MAX_INSNS * sizeof(struct sock_filter) },
+	[SEC_NFT] = { 1, NFT_MAX },
+	[SEC_ENV] = { sizeof(str_off), STRINGS_COUNT_MAX * sizeof(str_off) },
+	[SEC_ARGV] = { sizeof(str_off), STRINGS_COUNT_MAX * sizeof(str_off) },
+	[SEC_OUTPUTS] = { sizeof(struct output_rule), 64 * sizeof(struct output_rule) },
+	[SEC_DATA] = { 1, NSBOX_PLAN_MAX },
+};
+
+static const char *check_sections(const struct blob *b)
+{
+	const struct blob_header *h = (const struct blob_header *)b->base;
+
+	for (int i = 0; i < SEC_MAX; i++) {
+		const struct blob_range *r = &h->section[i];
+
+		if (r->offset < sizeof(*h) || r->offset % 8 || r->offset > b->size ||
+		    r->size > b->size - r->offset)
+			return "section out of bounds";
+		if (r->size % shape[i].elem || r->size > shape[i].max)
+			return "section size";
+	}
+	if (!h->section[SEC_STRINGS].size || b->base[h->section[SEC_STRINGS].offset] ||
+	    b->base[h->section[SEC_STRINGS].offset + h->section[SEC_STRINGS].size - 1])
+		return "strings without their ends";
+	return NULL;
+}
+
+static const char *check_by_magic(const struct blob *b, uint32_t magic)
+{
+	const struct blob_header *h = (const struct blob_header *)b->base;
+	uint32_t fixed = h->section[SEC_FIXED].size;
+	const char *why = NULL;
+
+	switch (magic) {
+	case PLAN_MAGIC:
+		if (fixed != sizeof(struct plan_fixed))
+			return "fixed part";
+		if (!h->section[SEC_BPF].size || !h->section[SEC_BPF_INIT].size)
+			return "no system call filter";
+		why = check_plan_fixed(b);
+		break;
+	case EXEC_MAGIC:
+		if (fixed != sizeof(struct exec_fixed))
+			return "fixed part";
+		why = check_exec_fixed(b);
+		break;
+	case ROOT_MAGIC:
+		if (fixed)
+			return "fixed part";
+		break;
+	default: return "unknown kind";
+	}
+	return why;
+}
+
+int blob_check(const void *base, size_t size, uint32_t magic, struct nsbox_error *err)
+{
+	struct blob b = { base, size };
+	const struct blob_header *h = base;
+	const char *why;
+
+	if (size < sizeof(*h) || size > NSBOX_PLAN_MAX || (uintptr_t)base % 8)
+		return bad(err, "size");
+	if (h->magic != magic)
+		return bad(err, "not a blob of the expected kind");
+	if (h->version != BLOB_VERSION || h->sections != SEC_MAX || h->size != size || h->reserved)
+		return bad(err, "version or size");
+	why = check_sections(&b);
+	if (!why)
+		why = check_by_magic(&b, magic);
+	if (!why)
+		why = check_ops(&b, magic);
+	if (!why)
+		why = check_landlock(&b);
+	if (!why)
+		why = check_strings(&b, SEC_ENV, true);
+	if (!why)
+		why = check_strings(&b, SEC_ARGV, false);
+	if (!why)
+		why = check_outputs(&b);
+	return why ? bad(err, why) : 0;
+}
+
+int nsbox_plan_check(const void *blob, size_t len, struct nsbox_error *err)
+{
+	return blob_check(blob, len, PLAN_MAGIC, err);
+}
+
+/* ------------------------------------------------------------------ mapping */
+
+int blob_map(int fd, uint32_t magic, struct blob *ret, struct nsbox_error *err)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+	struct stat st;
+	void *p;
+	int r;
+
+	r = fcntl(fd, F_GET_SEALS);
+	if (r < 0 || (r & seals) != seals)
+		return bad(err, "its memory is not sealed");
+	if (fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > NSBOX_PLAN_MAX)
+		return bad(err, "size");
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return nsbox_fail_at(err, NSBOX_STAGE_PLAN, NSBOX_E_NOMEM, errno, "map a plan");
+	r = blob_check(p, (size_t)st.st_size, magic, err);
+	if (r < 0) {
+		munmap(p, (size_t)st.st_size);
+		return r;
+	}
+	ret->base = p;
+	ret->size = (size_t)st.st_size;
+	return 0;
+}
+
+void blob_unmap(struct blob *b)
+{
+	if (b->base)
+		munmap((void *)b->base, b->size);
+	b->base = NULL;
+	b->size = 0;
+}
+
+struct nsbox_plan {
+	struct blob blob;
+};
+
+int nsbox_plan_open(int plan_fd, struct nsbox_plan **ret, struct nsbox_error *err)
+{
+	struct nsbox_plan *p = calloc(1, sizeof(*p));
+	int r;
+
+	if (!p)
+		return nsbox_fail_at(err, NSBOX_STAGE_PLAN, NSBOX_E_NOMEM, ENOMEM, "open a plan");
+	r = blob_map(plan_fd, PLAN_MAGIC, &p->blob, err);
+	if (r < 0) {
+		free(p);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+void nsbox_plan_close(struct nsbox_plan *plan)
+{
+	if (!plan)
+		return;
+	blob_unmap(&plan->blob);
+	free(plan);
+}
+
+const struct blob *plan_blob(const struct nsbox_plan *plan)
+{
+	return &plan->blob;
+}
