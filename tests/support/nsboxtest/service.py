@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nsboxd for a test: started on a private socket, asked over HTTP, ended without a trace."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+
+from . import leftovers, paths, tap
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def ask(sock, method, path, body=None, timeout=300.0):
+    """(status, decoded JSON or text) of one request."""
+    connection = UnixConnection(sock, timeout)
+    try:
+        headers = {}
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        raw = answer.read()
+        if "json" in (answer.getheader("Content-Type") or ""):
+            return answer.status, json.loads(raw.decode("utf-8"))
+        return answer.status, raw.decode("utf-8", "replace")
+    finally:
+        connection.close()
+
+
+def peer_pid(sock):
+    """Who listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.connect(sock)
+        return struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+
+
+class Daemon:
+    """A service of our own, or (socket given) one that runs already."""
+
+    def __init__(self, sock=None, env=None):
+        self.process = None
+        self.dir = None
+        if sock:
+            self.socket = sock
+            self.pid = peer_pid(sock)
+            return
+        # The service may give up root for a user of its own: it has to reach the socket's place.
+        self.dir = tempfile.mkdtemp(prefix="nsbox-e2e-")
+        os.chmod(self.dir, 0o755)
+        self.socket = os.path.join(self.dir, "nsbox.sock")
+        self.log_path = os.path.join(self.dir, "log")
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [paths.NSBOXD, "--socket", self.socket],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=dict(os.environ, **(env or {})), start_new_session=True)
+        self.pid = self.process.pid
+        if not tap.wait_until(self.ready, 20):
+            log = self.log()
+            self.stop()
+            raise RuntimeError("nsboxd did not become ready:\n" + log)
+
+    def ready(self):
+        if self.process.poll() is not None:
+            return True
+        if not leftovers.is_socket(self.socket):
+            return False
+        try:
+            return self.ask("GET", "/healthz", timeout=5)[0] == 200
+        except OSError:
+            return False
+
+    def log(self):
+        return leftovers.read(self.log_path) if self.dir else ""
+
+    def ask(self, method, path, body=None, timeout=300.0):
+        return ask(self.socket, method, path, body, timeout)
+
+    def pids(self):
+        """The service's own long-lived processes."""
+        return [self.pid, *(pid for pid, _ in leftovers.descendants(self.pid))]
+
+    def stop(self):
+        """TERM, and 10 s later KILL; the exit status."""
+        status = None
+        if self.process:
+            if self.process.poll() is None:
+                self.process.send_signal(signal.SIGTERM)
+            try:
+                status = self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                status = self.process.wait()
+            self.process = None
+        if self.dir:
+            for _ in range(20):
+                try:
+                    for name in os.listdir(self.dir):
+                        os.unlink(os.path.join(self.dir, name))
+                    os.rmdir(self.dir)
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            self.dir = None
+        return status
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
