@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls one Python function inside a sandbox: request on descriptor 3, result on descriptor 4.
+
+The request is one JSON object, read to its end before anything else happens:
+
+    code      source text; common indentation is removed
+    function  name of a top-level name to call, or null for the last one that was defined
+    params    keyword arguments, an object
+    memory_mb the run's memory limit, for the text of a MemoryError
+    noexec    base64 of struct sock_filter[]: stacked onto the sandbox's own system call filter
+              before any of the code runs, so that the interpreter starts no program; or null
+    compat    true: MaxKB's behaviour to the letter, see below
+
+The result is one JSON object, {"ok":true,"value":...} or {"ok":false,"msg":"..."}. It is only the
+tool's own value: nothing is decided by it, so forging it gains nothing. Where the code ends the
+interpreter (sys.exit, a signal, KeyboardInterrupt) there is no result, and the caller judges by
+exit status and standard error.
+
+How a function is chosen and what becomes of its value follows MaxKB's executor: the code runs with
+separate global and local names; without `function` the *last newly inserted* top-level name is
+called, whatever it is; values that JSON lacks become str(value); NaN and the infinities travel as
+such. Where this differs, and `compat` gives the old way back:
+
+  - the last function stays visible to itself, so that it may recurse (compat: it is removed);
+  - starting a program where that is refused raises PermissionError (compat: one line on standard
+    error and exit status 126, which no try statement sees);
+  - the environment is the sandbox's minimal one (compat: empty);
+  - modules beside the code, in the working directory, can be imported, last in order.
+
+Arguments arrive as JSON: NaN is a float here, where MaxKB fails with a NameError.
+
+Start-up time is part of every call, so only modules that cost nothing are imported at the top.
+"""
+import os
+import sys
+
+REQUEST_FD = 3
+RESULT_FD = 4
+
+PR_SET_SECCOMP = 22
+PR_SET_NO_NEW_PRIVS = 38
+SECCOMP_MODE_FILTER = 2
+
+
+def read_all(fd):
+    chunks = []
+    while True:
+        chunk = os.read(fd, 1 << 20)
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+
+
+def write_all(fd, data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view):]
+
+
+def json_codecs():
+    """loads and dumps(value, default=None), from the C core of json: the package around it imports
+    re and more, which takes longer than most calls. Another interpreter gets the package."""
+    try:
+        from _json import encode_basestring_ascii, make_encoder, make_scanner
+    except ImportError:
+        import json
+
+        return json.loads, json.dumps
+
+    class Context:
+        strict = True
+        object_hook = object_pairs_hook = None
+        parse_float = float
+        parse_int = int
+        parse_constant = {"NaN": float("nan"), "Infinity": float("inf"),
+                          "-Infinity": float("-inf")}.__getitem__
+
+    def unserializable(value):
+        raise TypeError("Object of type %s is not JSON serializable" % type(value).__name__)
+
+    def loads(raw):
+        return make_scanner(Context)(raw.decode("utf-8", "surrogatepass"), 0)[0]
+
+    def dumps(value, default=unserializable):
+        encode = make_encoder({}, default, encode_basestring_ascii, None, ": ", ", ", False, False,
+                              True)
+        return "".join(encode(value, 0))
+
+    return loads, dumps
+
+
+def dedent(text):
+    """textwrap.dedent without its import of re: same rules, lines end at a newline alone."""
+    lines = text.split("\n")
+    margin = None
+    for i, line in enumerate(lines):
+        body = line.lstrip(" \t")
+        if not body:
+            lines[i] = ""
+            continue
+        indent = line[: len(line) - len(body)]
+        if margin is None:
+            margin = indent
+        while not indent.startswith(margin):
+            margin = margin[:-1]
+    if margin:
+        lines = [line[len(margin):] for line in lines]
+    return "\n".join(lines)
+
+
+def install_filter(program):
+    """Stack a seccomp filter on this thread, the only one so far; all later threads inherit it."""
+    import ctypes
+
+    class Fprog(ctypes.Structure):
+        _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+    if not program or len(program) % 8:
+        raise ValueError("the filter is not a whole number of instructions")
+    code = ctypes.create_string_buffer(program, len(program))
+    fprog = Fprog(len(program) // 8, ctypes.addressof(code))
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+    if prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "no_new_privs could not be set")
+    if prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(fprog), 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the filter could not be installed")
+
+
+COMPAT_EVENTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn",
+                 "os.fork", "os.forkpty", "pty.spawn")
+
+
+def refuse_as_maxkb(event, args):
+    if event in COMPAT_EVENTS:
+        os.write(2, b"Permission denied to create subprocess.\n")
+        os._exit(126)
+
+
+def forbid_programs(request):
+    import binascii
+
+    install_filter(binascii.a2b_base64(request["noexec"]))
+    if request.get("compat"):
+        sys.addaudithook(refuse_as_maxkb)
+
+
+def choose(names, function, compat):
+    if function is not None:
+        return names.get(function)
+    if not names:
+        return names.popitem()  # raises the KeyError whose text callers know
+    if compat:
+        return names.popitem()[1]
+    return names[next(reversed(names))]
+
+
+def call(request):
+    compat = bool(request.get("compat"))
+    if compat:
+        os.environ.clear()
+    else:
+        sys.path.append(os.getcwd())
+    global_names = {}
+    local_names = {}
+    exec(dedent(request["code"]), global_names, local_names)
+    function = choose(local_names, request.get("function"), compat)
+    global_names.update(local_names)
+    return function(**request["params"])
+
+
+def message_of(error, request):
+    if isinstance(error, MemoryError):
+        limit = request.get("memory_mb")
+        return "Cannot allocate more memory: exceeded the limit of %s MB." % limit
+    try:
+        return str(error)
+    except Exception:  # the code's own __str__ may fail
+        return type(error).__name__
+
+
+def result_of(request, dumps):
+    if request.get("noexec"):
+        try:
+            forbid_programs(request)
+        except Exception as error:
+            return '{"ok":false,"msg":%s}' % dumps(
+                "the filter that forbids programs is not in force: %s" % error)
+    try:
+        return '{"ok":true,"value":%s}' % dumps(call(request), default=str)
+    except Exception as error:
+        message = message_of(error, request)
+    # Outside the handler: the traceback holds the frames, and they what filled the memory.
+    return '{"ok":false,"msg":%s}' % dumps(message)
+
+
+def main():
+    # Neither descriptor is anything to a program that the code may start.
+    os.set_inheritable(REQUEST_FD, False)
+    os.set_inheritable(RESULT_FD, False)
+    loads, dumps = json_codecs()
+    raw = read_all(REQUEST_FD)
+    os.close(REQUEST_FD)
+    request = loads(raw)
+    del raw
+    owner = os.getpid()
+    result = result_of(request, dumps)
+    if os.getpid() == owner:  # a forked child that returns from the function has no say
+        write_all(RESULT_FD, result.encode("ascii"))
+        os.close(RESULT_FD)
+
+
+# A module name of its own keeps multiprocessing's "spawn" from calling the function again.
+if __name__ == "__main__":
+    main()
