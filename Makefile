@@ -67,7 +67,7 @@ LIB_A  := $(B)/libnsbox.a
 LIB_SO := $(B)/libnsbox.so.$(SOVERSION)
 PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack
 
-all: $(LIB_A) $(LIB_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc
+all: $(LIB_A) $(LIB_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc ## build everything (default)
 
 $(B)/%.o: %.c Makefile
 	$(call say,CC,$<)
@@ -112,11 +112,152 @@ $(B)/tests/%: $(B)/tests/%.o $(call obj,$(SUPPORT_SRC) $(COMMON_SRC)) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_CHECK) $(LIBS_POLICY) $(LIBS_CORE)
 
-clean:
+E2E    := $(sort $(wildcard tests/e2e/*.t))
+ROOT   := $(filter 0,$(shell id -u))
+
+export VARIANT PYTHONDONTWRITEBYTECODE = 1
+
+tests: $(UNIT) $(KERNEL) ## build the unit and kernel tests
+
+# Every test file is a program that prints TAP; prove's last line is the verdict.
+PROVE := prove --timer --exec ''
+in_tree = $(addprefix ./,$(1))
+
+# The packages come first and make starts anew after them: it asks pkg-config as it reads this file.
+check: ## install what is missing (apt, as root), build, run all tests
+	$(Q)tests/support/install-packages build test
+	$(Q)$(MAKE) --no-print-directory check-here
+
+check-here: all tests
+	$(Q)$(if $(ROOT),tests/support/system-users nsbox nsbox-test)
+	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(KERNEL) $(E2E))
+	$(Q)$(if $(ROOT),echo '--- the same as an ordinary user' && \
+		tests/support/as-user $(PROVE) $(call in_tree,$(UNIT) $(KERNEL) $(E2E)))
+
+check-unit: $(UNIT) ## unit tests alone, as the caller
+	$(Q)$(PROVE) $(call in_tree,$^)
+
+check-kernel: all $(KERNEL) ## tests of single mechanisms in the running kernel
+	$(Q)$(PROVE) $(call in_tree,$(KERNEL))
+
+check-e2e: all ## tests of the whole product, as the caller
+	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
+	$(Q)$(PROVE) $(call in_tree,$(E2E))
+
+check-heavy: ## the cases that need Java and an office suite (large packages)
+	$(Q)tests/support/install-packages build test heavy
+	$(Q)$(MAKE) --no-print-directory check-heavy-here
+
+check-heavy-here: all
+	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
+	$(Q)$(PROVE) $(call in_tree,$(wildcard tests/e2e/heavy/*.t))
+
+quickstart: ## install what is missing, build, run a first function and a first skill
+	$(Q)tests/support/install-packages build
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tests/support/quickstart
+
+# Sanitizer builds: unit and kernel tests, and the cases once through each interface.
+asan ubsan: ## the tests under AddressSanitizer, UndefinedBehaviorSanitizer
+	$(Q)tests/support/install-packages build test
+	$(Q)$(MAKE) --no-print-directory VARIANT=$@ check-sanitized
+
+check-sanitized: all tests
+	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
+	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(KERNEL) tests/e2e/inside.t)
+
+coverage: ## line coverage of the unit and kernel tests
+	$(Q)tests/support/install-packages build test coverage
+	$(Q)$(MAKE) --no-print-directory VARIANT=cover coverage-here
+
+coverage-here: all tests
+	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(KERNEL))
+	$(Q)gcovr --root . --exclude tests/ build/cover
+
+# ---------------------------------------------------------------- lint
+
+LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC)
+LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/fuzz/*.c tests/support/*.c)
+LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h overlay/*.h overlay/*/*.h daemon/*/*.h tests/*/*.h)
+LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
+MAN       := $(wildcard docs/*.[1-8])
+
+lint: ## clang-format, cppcheck, clang-tidy, mandoc, shellcheck, exported symbols
+	$(Q)tests/support/install-packages build test lint
+	$(Q)$(MAKE) --no-print-directory -j2 lint-format lint-cppcheck lint-tidy lint-man lint-sh lint-symbols
+	@echo 'lint: clean'
+
+lint-format:
+	$(call say,FORMAT,'*.c *.h')
+	$(Q)clang-format --dry-run --Werror $(LINT_C) $(LINT_TEST) $(LINT_H)
+
+lint-cppcheck:
+	$(call say,CPPCHK,'*.c')
+	$(Q)mkdir -p build/cppcheck
+	$(Q)cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr \
+		--suppressions-list=.cppcheck --cppcheck-build-dir=build/cppcheck -j2 \
+		-D_GNU_SOURCE -D__x86_64__ -DNSBOX_VERSION='""' -Insbox/include -I. $(LINT_C)
+
+# One stamp per file: a second run looks at what changed. Disabled checks: see .clang-tidy.
+lint-tidy: $(patsubst %.c,build/tidy/%.ok,$(LINT_C))
+build/tidy/%.ok: %.c .clang-tidy $(LINT_H)
+	$(call say,TIDY,$<)
+	@mkdir -p $(@D)
+	$(Q)clang-tidy --quiet $< -- $(CPPFLAGS) -std=gnu17 2>/dev/null && touch $@
+
+lint-man:
+	$(call say,MANDOC,$(notdir $(MAN)))
+	$(Q)mandoc -T lint -W warning $(MAN)
+
+lint-sh:
+	$(call say,SHCHK,scripts)
+	$(Q)shellcheck $(LINT_SH)
+
+lint-symbols: $(LIB_SO)
+	$(call say,SYMS,$(LIB_SO))
+	$(Q)tests/support/check-symbols $(LIB_SO) nsbox/libnsbox.map nsbox/include/nsbox/*.h
+
+# ---------------------------------------------------------------- install, dist
+
+INSTALL := install
+D       := $(DESTDIR)
+
+install: all ## install below PREFIX (DESTDIR is honoured)
+	$(Q)$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(LIBEXECDIR) \
+		$(D)$(INCLUDEDIR)/nsbox $(addprefix $(D)$(MANDIR)/man,1 3 5 8)
+	$(Q)$(INSTALL) -m 755 $(B)/nsbox $(D)$(BINDIR)/
+	$(Q)$(INSTALL) -m 755 $(B)/nsboxd $(D)$(SBINDIR)/
+	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,nsbox-spawn nsbox-compile nsbox-unpack) $(D)$(LIBEXECDIR)/
+	$(Q)$(INSTALL) -m 644 $(LIB_A) $(B)/libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/
+	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/libnsbox.so
+	$(Q)$(INSTALL) -m 644 $(B)/libnsbox.pc $(D)$(LIBDIR)/pkgconfig/
+	$(Q)$(INSTALL) -m 644 nsbox/include/nsbox/*.h $(D)$(INCLUDEDIR)/nsbox/
+	$(Q)for page in $(MAN); do $(INSTALL) -m 644 $$page $(D)$(MANDIR)/man$${page##*.}/; done
+
+uninstall: ## remove what install put there
+	$(Q)rm -f $(D)$(BINDIR)/nsbox $(D)$(SBINDIR)/nsboxd
+	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,nsbox-spawn nsbox-compile nsbox-unpack)
+	$(Q)rm -f $(addprefix $(D)$(LIBDIR)/,libnsbox.a libnsbox.so libnsbox.so.$(SOVERSION) pkgconfig/libnsbox.pc)
+	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
+	$(Q)for page in $(MAN); do rm -f $(D)$(MANDIR)/man$${page##*.}/$${page##*/}; done
+	$(Q)rmdir $(D)$(LIBEXECDIR) $(D)$(INCLUDEDIR)/nsbox 2>/dev/null || true
+
+dist: ## nsbox-VERSION.tar.gz of the committed state
+	$(Q)mkdir -p build
+	$(Q)git archive --format=tar.gz --prefix=nsbox-$(VERSION)/ -o build/nsbox-$(VERSION).tar.gz HEAD
+	@echo build/nsbox-$(VERSION).tar.gz
+
+help: ## this list
+	@sed -nE 's/^([a-z][a-z -]*):.*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		awk -F '\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
+
+clean: ## remove build/
 	rm -rf build
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all clean
+.PHONY: all tests check check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
+	check-sanitized quickstart asan ubsan coverage coverage-here lint lint-format lint-cppcheck \
+	lint-tidy lint-man lint-sh lint-symbols install uninstall dist help clean
 .DEFAULT_GOAL := all
 .SECONDARY:
