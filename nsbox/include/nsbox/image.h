@@ -10,6 +10,7 @@
 #define NSBOX_IMAGE_H
 
 #include <nsbox/error.h>
+#include <stddef.h>
 
 struct nsbox_root; /* immutable once prepared; may serve any number of sandboxes */
 
@@ -21,6 +22,13 @@ struct nsbox_root; /* immutable once prepared; may serve any number of sandboxes
 int nsbox_root_prepare(const char *state_dir, const char *name, struct nsbox_root **ret,
 		       struct nsbox_error *err);
 void nsbox_root_free(struct nsbox_root *root);
+
+/*
+ * Where state is kept: $NSBOX_STATE_DIR; else /var/lib/nsbox for root, $XDG_STATE_HOME/nsbox or
+ * $HOME/.local/state/nsbox for others. Touches nothing.
+ */
+int nsbox_state_dir(char *buf, size_t size, struct nsbox_error *err);
+
 const char *nsbox_root_name(const struct nsbox_root *root);
 const char *nsbox_root_digest(const struct nsbox_root *root); /* "sha256:..." or "host:..." */
 
