@@ -98,8 +98,8 @@ $(B)/$(1): $$(call obj,$(2)) $$(LIB_A)
 endef
 $(eval $(call program,nsbox,$(CLI_SRC) $(COMMON_SRC),$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsboxd,$(FRONT_SRC) $(COMMON_SRC),$(LIBS_HTTP) $(LIBS_POLICY) $(LIBS_CORE)))
-$(eval $(call program,nsbox-spawn,$(SPAWN_SRC),$(LIBS_CORE)))
-$(eval $(call program,nsbox-compile,$(COMPILE_SRC),$(LIBS_POLICY) $(LIBS_CORE)))
+$(eval $(call program,nsbox-spawn,$(SPAWN_SRC) daemon/common/wire.c,$(LIBS_CORE)))
+$(eval $(call program,nsbox-compile,$(COMPILE_SRC) daemon/common/wire.c,$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-unpack,$(UNPACK_SRC),$(LIBS_ARCHIVE) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
 
 # ---------------------------------------------------------------- tests
@@ -248,7 +248,7 @@ dist: ## nsbox-VERSION.tar.gz of the committed state
 	@echo build/nsbox-$(VERSION).tar.gz
 
 help: ## this list
-	@sed -nE 's/^([a-z][a-z -]*):.*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	@sed -nE 's/^([a-z][a-z0-9 -]*):.*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		awk -F '\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
 
 clean: ## remove build/
