@@ -15,13 +15,13 @@
 struct json_object;
 
 struct pycall {
-	const char *code;	   /* UTF-8 source */
-	const char *function;	   /* NULL: the last one defined */
+	const char *code;	    /* UTF-8 source */
+	const char *function;	    /* NULL: the last one defined */
 	struct json_object *params; /* an object, borrowed */
-	const void *noexec;	   /* filter to stack before the code runs, or NULL */
+	const void *noexec;	    /* filter to stack before the code runs, or NULL */
 	size_t noexec_len;
-	uint64_t memory, wall_ms;  /* for messages */
-	bool compat;		   /* MAXKB.md 1.3 to the letter, without the recommended deviations */
+	uint64_t memory, wall_ms; /* for messages */
+	bool compat; /* MAXKB.md 1.3 to the letter, without the recommended deviations */
 };
 
 /* A sealed memfd holding the request; the runner's argv is {"python3", "-I", ..., NULL}. */
@@ -29,9 +29,9 @@ int pycall_encode(const struct pycall *c, int *ret_fd, struct nsbox_error *err);
 extern const char *const pycall_argv[]; /* NULL-terminated */
 
 struct pycall_outcome {
-	int code;		   /* 200: data is the value; 500: msg says why */
-	struct json_object *data;  /* owned by the outcome, NULL is JSON null */
-	char *msg;		   /* owned */
+	int code;		  /* 200: data is the value; 500: msg says why */
+	struct json_object *data; /* owned by the outcome, NULL is JSON null */
+	char *msg;		  /* owned */
 };
 /*
  * Judge a finished call. result is what came on descriptor 4 (may be cut or forged: it is only the

@@ -11,22 +11,34 @@
 #ifndef DAEMON_WIRE_H
 #define DAEMON_WIRE_H
 
+#include <nsbox/host.h>
 #include <nsbox/sandbox.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_MAGIC UINT32_C(0x31727773) /* "swr1" */
+#define WIRE_MAGIC	 UINT32_C(0x31727773) /* "swr1" */
 #define WIRE_OUTPUTS_MAX 16
-#define WIRE_FDS_MAX 6
+#define WIRE_FDS_MAX	 6
 
 enum wire_kind {
-	WIRE_NEW = 1,  /* fds: plan, files or none. image: name */
-	WIRE_EXEC,     /* fds: exec request, stdin, stdout, stderr, then request (3), result (4) by flags */
-	WIRE_KILL,     /* arg: cause, arg2: signal */
-	WIRE_COLLECT,  /* fds: out. outputs */
-	WIRE_END,      /* take the sandbox down */
-	WIRE_EVENT,    /* spawn -> front; fds: terminal master, or none */
-	WIRE_HELLO,    /* spawn -> front, first: host probe is done; arg: 0 or an error code */
+	WIRE_NEW = 1, /* fds: plan, files or none. image: name */
+	WIRE_EXEC, /* fds: exec request, then those of struct nsbox_io that `arg` (WIRE_IO_*) has */
+	WIRE_KILL, /* arg: cause, arg2: signal */
+	WIRE_COLLECT, /* fds: out. outputs */
+	WIRE_END,     /* take the sandbox down */
+	WIRE_EVENT,   /* spawn -> front; fds: terminal master, or none */
+	WIRE_HELLO,   /* spawn -> front, first and once: struct wire_hello */
 	WIRE_KIND_MAX
+};
+
+/* Which descriptors come with WIRE_EXEC, in this order. */
+enum wire_io {
+	WIRE_IO_IN = 1 << 0,
+	WIRE_IO_OUT = 1 << 1,
+	WIRE_IO_ERR = 1 << 2,
+	WIRE_IO_REQUEST = 1 << 3,
+	WIRE_IO_RESULT = 1 << 4,
+	WIRE_IO_ALL = (1 << 5) - 1
 };
 
 struct wire_output {
@@ -52,5 +64,36 @@ struct wire_event {
 	uint32_t fds, reserved;
 	struct nsbox_event event; /* event.fd is meaningless on the wire */
 };
+
+struct wire_hello {
+	uint32_t magic, kind;
+	struct nsbox_host host;
+	struct nsbox_error error; /* code 0, or why no sandbox can be made by this process */
+};
+
+/*
+ * One packet. `fds` are borrowed. 0, -EAGAIN where the socket is non-blocking and full, or another
+ * -errno (err is filled but for -EAGAIN).
+ */
+int wire_send(int sock, const void *msg, size_t size, const int *fds, unsigned n,
+	      struct nsbox_error *err);
+
+/*
+ * Take one packet of exactly `size` bytes whose first word is WIRE_MAGIC. 1 with a message; 0 at
+ * the end of the stream; -EAGAIN where there is none yet; else -EPROTO or the socket's error. The
+ * descriptors that came are close-on-exec and now the caller's: fds[0..*ret_n). On any failure
+ * those that came are closed.
+ */
+int wire_recv(int sock, void *msg, size_t size, int fds[static WIRE_FDS_MAX], unsigned *ret_n,
+	      struct nsbox_error *err);
+
+/* wire_recv() for requests, and the rules every request has to meet: kind, counts, strings. */
+int wire_recv_request(int sock, struct wire_request *ret, int fds[static WIRE_FDS_MAX],
+		      unsigned *ret_n, struct nsbox_error *err);
+/* The same for events; a terminal's descriptor is put into event.fd, else that is -1. */
+int wire_recv_event(int sock, struct wire_event *ret, struct nsbox_error *err);
+int wire_recv_hello(int sock, struct wire_hello *ret, struct nsbox_error *err);
+
+void wire_close_fds(int *fds, unsigned n);
 
 #endif
