@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sandboxes of nsbox-spawn: one handler per kind of request, and the way back for events.
+ *
+ * Two kinds of failure are kept apart. What a sandbox cannot do (a layer is missing, a plan was
+ * refused, no memory) is an event about that sandbox. What a correct front never sends (a number
+ * twice, an unknown number) ends the connection and with it the process.
+ */
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "daemon/spawn/spawn.h"
+#include "nsbox/util.h"
+
+static struct box *find(struct spawn *s, uint64_t id)
+{
+	for (size_t i = 0; i < SPAWN_BOXES_MAX; i++)
+		if (s->boxes[i].id == id)
+			return &s->boxes[i];
+	return NULL;
+}
+
+static int send_event(struct spawn *s, uint64_t id, struct nsbox_event *ev, struct nsbox_error *err)
+{
+	struct wire_event w;
+	bool fd = ev->kind == NSBOX_EVENT_TERMINAL;
+	int r;
+
+	memset(&w, 0, sizeof(w)); /* no byte of ours travels in the padding */
+	w.magic = WIRE_MAGIC;
+	w.kind = WIRE_EVENT;
+	w.sandbox = id;
+	w.fds = fd;
+	w.event = *ev;
+	w.event.fd = -1;
+	r = wire_send(s->sock, &w, sizeof(w), &ev->fd, fd, err);
+	if (fd)
+		close_fd(&ev->fd);
+	return r;
+}
+
+static int send_failed(struct spawn *s, uint64_t id, uint32_t kind, const struct nsbox_error *why,
+		       struct nsbox_error *err)
+{
+	struct nsbox_event ev = { .kind = kind, .fd = -1, .error = *why };
+
+	return send_event(s, id, &ev, err);
+}
+
+/* ------------------------------------------------------------------ roots */
+
+static int root_for(struct spawn *s, const char *image, struct nsbox_root **ret,
+		    struct nsbox_error *err)
+{
+	const char *name = *image ? image : "host";
+	size_t i;
+	int r;
+
+	for (i = 0; i < SPAWN_ROOTS_MAX && s->roots[i]; i++) {
+		if (strcmp(nsbox_root_name(s->roots[i]), name) == 0) {
+			*ret = s->roots[i];
+			return 0;
+		}
+	}
+	if (i == SPAWN_ROOTS_MAX)
+		return nsbox_fail(err, NSBOX_E_LIMIT, 0, "more than %d images are in use",
+				  SPAWN_ROOTS_MAX);
+	r = nsbox_root_prepare(s->state_dir, name, &s->roots[i], err);
+	if (r == 0)
+		*ret = s->roots[i];
+	return r;
+}
+
+/* ------------------------------------------------------------------ requests */
+
+static void box_free(struct spawn *s, struct box *b)
+{
+	if (b->watched)
+		epoll_ctl(s->epoll, EPOLL_CTL_DEL, nsbox_sandbox_fd(b->sb), NULL);
+	nsbox_sandbox_free(b->sb);
+	nsbox_plan_close(b->plan);
+	*b = (struct box){ 0 };
+}
+
+static int watch(struct spawn *s, struct box *b, struct nsbox_error *err)
+{
+	struct epoll_event e = { .events = EPOLLIN, .data.u64 = b->id };
+
+	if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, nsbox_sandbox_fd(b->sb), &e) < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "watch a sandbox");
+	b->watched = true;
+	return 0;
+}
+
+static int make(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		unsigned n, struct nsbox_error *err)
+{
+	struct nsbox_sandbox_options opt = { .layers = s->layers, .files_fd = n > 1 ? fds[1] : -1 };
+	struct nsbox_root *root = NULL;
+	int r;
+
+	r = root_for(s, q->image, &root, err);
+	if (r == 0)
+		r = nsbox_plan_open(fds[0], &b->plan, err);
+	if (r == 0)
+		r = nsbox_sandbox_new(b->plan, root, &opt, &b->sb, err);
+	return r == 0 ? watch(s, b, err) : r;
+}
+
+static int on_new(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		  unsigned n, struct nsbox_error *err)
+{
+	struct nsbox_error why = { 0 };
+
+	b = find(s, 0);
+	if (!b) {
+		nsbox_fail(&why, NSBOX_E_LIMIT, 0, "%d sandboxes are alive", SPAWN_BOXES_MAX);
+		return send_failed(s, q->sandbox, NSBOX_EVENT_FAILED, &why, err);
+	}
+	b->id = q->sandbox;
+	if (make(s, b, q, fds, n, &why) == 0)
+		return 0;
+	/* The number stays taken until the front ends it, as after any other failure. */
+	nsbox_sandbox_free(take_ptr(&b->sb));
+	return send_failed(s, q->sandbox, NSBOX_EVENT_FAILED, &why, err);
+}
+
+static int on_exec(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		   unsigned n, struct nsbox_error *err)
+{
+	struct nsbox_io io = NSBOX_IO_NONE;
+	int *const place[] = { &io.in, &io.out, &io.err, &io.request, &io.result };
+	struct nsbox_error why = { 0 };
+	unsigned next = 1;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(place); i++)
+		if (q->arg & (1u << i))
+			*place[i] = fds[next++];
+	if (!b->sb || nsbox_sandbox_exec_blob(b->sb, fds[0], &io, NULL, &why) == 0)
+		return 0; /* without a sandbox: its failure is on the way already */
+	return send_failed(s, b->id, NSBOX_EVENT_FAILED, &why, err);
+}
+
+static int on_kill(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		   unsigned n, struct nsbox_error *err)
+{
+	if (q->arg >= NSBOX_CAUSE_MAX || q->arg2 > 64)
+		return nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO, "kill with a bad cause or signal");
+	/* Nothing to kill is no fault: the exec may have ended while the message travelled. */
+	if (b->sb)
+		(void)nsbox_sandbox_kill(b->sb, (int)q->arg, (int)q->arg2, NULL);
+	return 0;
+}
+
+static int on_collect(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		      unsigned n, struct nsbox_error *err)
+{
+	struct nsbox_output rules[WIRE_OUTPUTS_MAX];
+	struct nsbox_error why = { 0 };
+
+	for (uint32_t i = 0; i < q->outputs; i++)
+		rules[i] = (struct nsbox_output){ .glob = q->output[i].glob,
+						  .max_bytes = q->output[i].max_bytes,
+						  .max_files = q->output[i].max_files };
+	if (!b->sb)
+		nsbox_fail(&why, NSBOX_E_INVALID, 0, "there is no sandbox to collect from");
+	else if (nsbox_sandbox_collect(b->sb, *q->base ? q->base : NULL, rules, q->outputs, fds[0],
+				       &why) == 0)
+		return 0;
+	return send_failed(s, b->id, NSBOX_EVENT_COLLECTED, &why, err);
+}
+
+static int on_end(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		  unsigned n, struct nsbox_error *err)
+{
+	box_free(s, b);
+	return 0;
+}
+
+typedef int handler_fn(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		       unsigned n, struct nsbox_error *err);
+
+static const struct {
+	handler_fn *handle;
+	bool known; /* the sandbox has to be there, or has to be new */
+} handlers[WIRE_KIND_MAX] = {
+	/* clang-format off */
+	[WIRE_NEW]     = { on_new,     false },
+	[WIRE_EXEC]    = { on_exec,    true },
+	[WIRE_KILL]    = { on_kill,    true },
+	[WIRE_COLLECT] = { on_collect, true },
+	[WIRE_END]     = { on_end,     true },
+	/* clang-format on */
+};
+
+int spawn_request(struct spawn *s, const struct wire_request *q, int *fds, unsigned n,
+		  struct nsbox_error *err)
+{
+	struct box *b = find(s, q->sandbox);
+	int r;
+
+	if ((b != NULL) != handlers[q->kind].known)
+		r = nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO, "a sandbox number that is %s",
+			       b ? "taken" : "unknown");
+	else
+		r = handlers[q->kind].handle(s, b, q, fds, n, err);
+	wire_close_fds(fds, n);
+	return r;
+}
+
+/* ------------------------------------------------------------------ events */
+
+static bool is_last(uint32_t kind)
+{
+	return kind == NSBOX_EVENT_FAILED || kind == NSBOX_EVENT_GONE;
+}
+
+int spawn_events(struct spawn *s, uint64_t id, struct nsbox_error *err)
+{
+	struct box *b = find(s, id);
+	struct nsbox_event ev;
+	struct nsbox_error why = { 0 };
+	int r = 0;
+
+	while (b && b->sb && r == 0) {
+		memset(&ev, 0, sizeof(ev));
+		if (nsbox_sandbox_next(b->sb, 0, &ev, &why) < 0)
+			ev = (struct nsbox_event){ .kind = NSBOX_EVENT_FAILED,
+						   .fd = -1,
+						   .error = why };
+		if (ev.kind == NSBOX_EVENT_NONE)
+			return 0;
+		if (is_last(ev.kind) && b->watched) {
+			/* Nothing more comes; a hung-up descriptor would keep us awake. */
+			epoll_ctl(s->epoll, EPOLL_CTL_DEL, nsbox_sandbox_fd(b->sb), NULL);
+			b->watched = false;
+		}
+		r = send_event(s, id, &ev, err);
+		if (is_last(ev.kind))
+			return r;
+	}
+	return r;
+}
+
+void spawn_free_all(struct spawn *s)
+{
+	for (size_t i = 0; i < SPAWN_BOXES_MAX; i++)
+		if (s->boxes[i].id != 0)
+			box_free(s, &s->boxes[i]);
+	for (size_t i = 0; i < SPAWN_ROOTS_MAX; i++)
+		nsbox_root_free(take_ptr(&s->roots[i]));
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nsbox-spawn: the process that may make sandboxes.
+ *
+ * It has whatever privilege the host gives nsbox, and so it reads as little as possible: fixed
+ * structs from its one socket (daemon/common/wire.c), plans and exec requests through the
+ * library's checks. JSON, SQL and HTTP are not even linked. One thread, one epoll set: the socket
+ * and one descriptor per live sandbox.
+ *
+ * The front is its only client and its reason to be. When the socket ends, or a message on it is
+ * malformed, every sandbox is taken down and the process exits; whoever started the pair starts
+ * a new one. TERM and INT do the same. After SIGKILL the kernel ends the sandboxes.
+ */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+
+#include "daemon/spawn/spawn.h"
+#include "nsbox/util.h"
+
+/* epoll data beside the numbers of sandboxes, which are the front's choice but never these. */
+#define ID_SOCKET UINT64_MAX
+#define ID_SIGNAL (UINT64_MAX - 1)
+
+static void complain(const struct nsbox_error *err)
+{
+	fprintf(stderr, "<3>nsbox-spawn: %s\n", err->msg);
+}
+
+/*
+ * No debugger of the same user, no core dumps of this process. Only as root: for anyone else a
+ * non-dumpable process's /proc files belong to root, and the id maps could not be written.
+ */
+static int harden(struct nsbox_error *err)
+{
+	if (geteuid() == 0 && prctl(PR_SET_DUMPABLE, 0) != 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "become non-dumpable");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "set no_new_privs");
+	return 0;
+}
+
+static int add(int epoll, int fd, uint64_t id)
+{
+	struct epoll_event e = { .events = EPOLLIN, .data.u64 = id };
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+static int open_signals(void)
+{
+	sigset_t set;
+	int fd;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return -errno;
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Say what this host can do; an error here is told, then the process ends. */
+static int greet(struct spawn *s, struct nsbox_error *err)
+{
+	struct wire_hello hello;
+	int r, sent;
+
+	memset(&hello, 0, sizeof(hello));
+	hello.magic = WIRE_MAGIC;
+	hello.kind = WIRE_HELLO;
+	r = nsbox_host_probe(&s->host, &hello.error);
+	if (r == 0) {
+		hello.host = s->host;
+		s->layers = nsbox_host_layers(&s->host);
+	} else if (err) {
+		*err = hello.error;
+	}
+	sent = wire_send(s->sock, &hello, sizeof(hello), NULL, 0, r == 0 ? err : NULL);
+	return r == 0 ? sent : r;
+}
+
+/* 1: go on; 0: the front is done; negative: it broke the rules. */
+static int take_request(struct spawn *s, struct nsbox_error *err)
+{
+	struct wire_request q;
+	int fds[WIRE_FDS_MAX], r;
+	unsigned n;
+
+	r = wire_recv_request(s->sock, &q, fds, &n, err);
+	if (r == -EAGAIN)
+		return 1;
+	if (r <= 0)
+		return r;
+	if (q.sandbox >= ID_SIGNAL) {
+		wire_close_fds(fds, n);
+		return nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO, "a reserved sandbox number");
+	}
+	r = spawn_request(s, &q, fds, n, err);
+	return r < 0 ? r : 1;
+}
+
+static int serve(struct spawn *s, struct nsbox_error *err)
+{
+	int r = 1;
+
+	while (r > 0) {
+		struct epoll_event e;
+		/* One at a time: handling one event may free what the next is about. */
+		int n = epoll_wait(s->epoll, &e, 1, -1);
+
+		if (n < 0 && errno != EINTR)
+			return nsbox_fail(err, NSBOX_E_IO, errno, "epoll_wait");
+		if (n <= 0)
+			continue;
+		if (e.data.u64 == ID_SIGNAL)
+			return 0;
+		if (e.data.u64 == ID_SOCKET)
+			r = take_request(s, err);
+		else
+			r = spawn_events(s, e.data.u64, err) < 0 ? -EPIPE : 1;
+	}
+	return r;
+}
+
+static int run(int sock, const char *state_dir, struct nsbox_error *err)
+{
+	static struct spawn s; /* too big for a stack */
+	auto_close int epoll = epoll_create1(EPOLL_CLOEXEC), sig = -1;
+	int r;
+
+	s.sock = sock;
+	s.epoll = epoll;
+	s.state_dir = state_dir;
+	if (epoll < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "epoll_create1");
+	sig = open_signals();
+	if (sig < 0 || add(epoll, sig, ID_SIGNAL) < 0 || add(epoll, sock, ID_SOCKET) < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "watch the socket");
+	r = greet(&s, err);
+	if (r == 0)
+		r = serve(&s, err);
+	spawn_free_all(&s);
+	return r;
+}
+
+static const struct option options[] = {
+	{ "fd", required_argument, NULL, 'f' },
+	{ "state-dir", required_argument, NULL, 's' },
+	{ "version", no_argument, NULL, 'V' },
+	{ 0 },
+};
+
+int main(int argc, char **argv)
+{
+	struct nsbox_error err = { 0 };
+	const char *state_dir = NULL;
+	uint64_t fd = 3;
+	int c, type = 0;
+	socklen_t len = sizeof(type);
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 's') {
+			state_dir = optarg;
+		} else if (c == 'V') {
+			puts("nsbox-spawn " NSBOX_VERSION);
+			return 0;
+		} else if (c != 'f' || !parse_u64(optarg, &fd) || fd > 1024) {
+			fprintf(stderr, "usage: nsbox-spawn [--fd N] [--state-dir DIR]\n");
+			return 2;
+		}
+	}
+	if (getsockopt((int)fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_SEQPACKET) {
+		fprintf(stderr,
+			"<3>nsbox-spawn: descriptor %d is not its socket; it is started "
+			"by nsboxd, not by hand\n",
+			(int)fd);
+		return 2;
+	}
+	if (harden(&err) < 0 || run((int)fd, state_dir, &err) < 0) {
+		complain(&err);
+		return 1;
+	}
+	return 0;
+}

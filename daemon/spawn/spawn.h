@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of nsbox-spawn: its sandboxes, and what the front may ask for. */
+#ifndef DAEMON_SPAWN_H
+#define DAEMON_SPAWN_H
+
+#include "daemon/common/wire.h"
+
+#define SPAWN_BOXES_MAX 1024
+#define SPAWN_ROOTS_MAX 16
+
+struct box {
+	uint64_t id; /* 0: free place */
+	struct nsbox_sandbox *sb;
+	struct nsbox_plan *plan;
+	bool watched; /* its descriptor is in the epoll set */
+};
+
+struct spawn {
+	int sock, epoll;
+	struct nsbox_host host;
+	uint32_t layers;
+	const char *state_dir; /* NULL: the default */
+	struct nsbox_root *roots[SPAWN_ROOTS_MAX];
+	struct box boxes[SPAWN_BOXES_MAX];
+};
+
+/* Carry out one request; a negative value ends the process (the front broke the rules). */
+int spawn_request(struct spawn *s, const struct wire_request *q, int *fds, unsigned n,
+		  struct nsbox_error *err);
+/* Something happened in sandbox `id`: report it. A negative value: the front is gone. */
+int spawn_events(struct spawn *s, uint64_t id, struct nsbox_error *err);
+void spawn_free_all(struct spawn *s);
+
+#endif
