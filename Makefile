@@ -87,8 +87,10 @@ $(LIB_SO): $(call obj,$(LIB_SRC)) nsbox/libnsbox.map
 		-Wl,--as-needed -Wl,-z,relro,-z,now -Wl,-z,defs $(OPT_$(VARIANT)) -o $@ $(filter %.o,$^) $(LIBS_POLICY) $(LIBS_CORE)
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(B)/libnsbox.so
 
+# Used again by install: PREFIX may differ from that of the build.
+PC_SUBST = -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@INCLUDEDIR@|$(INCLUDEDIR)|;s|@VERSION@|$(VERSION)|'
 $(B)/libnsbox.pc: nsbox/libnsbox.pc.in Makefile
-	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@INCLUDEDIR@|$(INCLUDEDIR)|;s|@VERSION@|$(VERSION)|' $< >$@
+	$(Q)sed $(PC_SUBST) $< >$@
 
 # program: sources, libraries
 define program
@@ -184,7 +186,7 @@ MAN       := $(wildcard docs/*.[1-8])
 
 lint: ## clang-format, cppcheck, clang-tidy, mandoc, shellcheck, exported symbols
 	$(Q)tests/support/install-packages build test lint
-	$(Q)$(MAKE) --no-print-directory -j2 lint-format lint-cppcheck lint-tidy lint-man lint-sh lint-symbols
+	$(Q)$(MAKE) --no-print-directory -j2 lint-format lint-cppcheck lint-tidy lint-man lint-sh lint-symbols lint-docs
 	@echo 'lint: clean'
 
 lint-format:
@@ -217,6 +219,10 @@ lint-symbols: $(LIB_SO)
 	$(call say,SYMS,$(LIB_SO))
 	$(Q)tests/support/check-symbols $(LIB_SO) nsbox/libnsbox.map nsbox/include/nsbox/*.h
 
+lint-docs:
+	$(call say,DOCS,docs)
+	$(Q)tests/support/check-docs
+
 # ---------------------------------------------------------------- install, dist
 
 INSTALL := install
@@ -230,7 +236,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,nsbox-spawn nsbox-compile nsbox-unpack) $(D)$(LIBEXECDIR)/
 	$(Q)$(INSTALL) -m 644 $(LIB_A) $(B)/libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/libnsbox.so
-	$(Q)$(INSTALL) -m 644 $(B)/libnsbox.pc $(D)$(LIBDIR)/pkgconfig/
+	$(Q)sed $(PC_SUBST) nsbox/libnsbox.pc.in >$(D)$(LIBDIR)/pkgconfig/libnsbox.pc
 	$(Q)$(INSTALL) -m 644 nsbox/include/nsbox/*.h $(D)$(INCLUDEDIR)/nsbox/
 	$(Q)for page in $(MAN); do $(INSTALL) -m 644 $$page $(D)$(MANDIR)/man$${page##*.}/; done
 
@@ -258,6 +264,6 @@ clean: ## remove build/
 
 .PHONY: all tests check check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
 	check-sanitized quickstart asan ubsan coverage coverage-here lint lint-format lint-cppcheck \
-	lint-tidy lint-man lint-sh lint-symbols install uninstall dist help clean
+	lint-tidy lint-man lint-sh lint-symbols lint-docs install uninstall dist help clean
 .DEFAULT_GOAL := all
 .SECONDARY:
