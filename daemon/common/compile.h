@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The compile worker: one manifest in, one plan out, one process per manifest.
+ *
+ * The front sends one packet, struct compile_request with a sealed memfd that holds the manifest's
+ * text, and gets one back: struct compile_reply, with the plan's memfd where `error.code` is 0.
+ * The worker reads JSON that anyone may have written, so it confines itself before it does; the
+ * plan it returns is checked again by nsbox-spawn, like every plan.
+ */
+#ifndef DAEMON_COMPILE_H
+#define DAEMON_COMPILE_H
+
+#include <nsbox/host.h>
+#include <nsbox/policy.h>
+#include <stdint.h>
+
+#include "daemon/common/wire.h"
+
+#define COMPILE_NOEXEC_MAX  4096
+#define COMPILE_COMMAND_MAX 16384
+
+enum compile_flags {
+	COMPILE_PYTHON = 1 << 0,     /* nsbox_resolve_options.python_function */
+	COMPILE_OPERATOR = 1 << 1,   /* nsbox_resolve_options.operator */
+	COMPILE_ENTRYPOINT = 1 << 2, /* the reply has to name the command of `entrypoint` */
+};
+
+/* All bytes count for the plan's cache, so all of them are set: memset first. */
+struct compile_request {
+	uint32_t magic, flags; /* magic: WIRE_MAGIC, both ways: wire_send() and wire_recv() */
+	uint64_t manifest_len; /* 0: no manifest, all defaults; no descriptor comes along */
+	struct nsbox_host host;
+	struct nsbox_ceiling ceiling;
+	char skill_dir[256];  /* "" for none */
+	char entrypoint[128]; /* "" for the default one */
+};
+
+struct compile_reply {
+	uint32_t magic;
+	uint32_t noexec_len; /* bytes of noexec[] */
+	struct nsbox_error error;
+	struct nsbox_policy_limits limits;
+	char digest[65];
+	char name[129];	     /* of the manifest, "" for none */
+	uint64_t timeout_ms; /* entry point's, 0 for the policy's */
+	char cwd[4096];	     /* entry point's, "" for the default */
+	uint32_t command_len, command_args;
+	char command[COMPILE_COMMAND_MAX]; /* command_args strings, each with its NUL */
+	unsigned char noexec[COMPILE_NOEXEC_MAX];
+};
+
+#endif
