@@ -37,6 +37,7 @@ ok "make install"
 # shellcheck disable=SC2046 # flags are words
 cc -Wall -Werror -o "$dir/run" "$root/docs/examples/run.c" $(pkg-config --cflags --libs libnsbox) >"$dir/log" 2>&1
 ok "the example builds with pkg-config against the installed library"
+# shellcheck disable=SC2016 # the shell inside is to expand it
 "$dir/run" sh -c 'test $(id -u) != 0 && exit 7' >"$dir/log" 2>&1
 test $? = 7
 ok "it runs a command in a sandbox"
