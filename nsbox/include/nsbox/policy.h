@@ -60,6 +60,10 @@ void nsbox_policy_free(struct nsbox_policy *p);
 int nsbox_policy_json(const struct nsbox_policy *p, char **ret, struct nsbox_error *err);
 int nsbox_policy_digest(const struct nsbox_policy *p, char ret_hex[65], struct nsbox_error *err);
 
+/* Names that env.pass asks for, NULL-terminated, borrowed: a caller with an environment of its own
+ * to share (the command line tool) adds those it has to the exec request; the daemon has none. */
+const char *const *nsbox_policy_env_pass(const struct nsbox_policy *p);
+
 /* A sealed memfd for nsbox_plan_open(). */
 int nsbox_policy_compile(const struct nsbox_policy *p, int *ret_plan_fd, struct nsbox_error *err);
 

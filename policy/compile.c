@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A resolved policy becomes a plan: the fixed part, then each section by the file that knows it. */
+#include <string.h>
+
+#include "nsbox/util.h"
+#include "policy/internal.h"
+#include "policy/syscalls.h"
+
+static int add_filter(struct blob_builder *b, enum blob_section sec,
+		      const struct seccomp_spec *spec, struct nsbox_error *err)
+{
+	auto_free struct sock_filter *prog = NULL;
+	size_t n = 0;
+	int r = seccomp_compile(spec, &prog, &n, err);
+
+	if (r == 0)
+		blob_set(b, sec, prog, n * sizeof(*prog));
+	return r;
+}
+
+static int add_filters(const struct nsbox_policy *p, struct blob_builder *b,
+		       struct nsbox_error *err)
+{
+	const struct seccomp_spec payload = {
+		.arch = SECCOMP_ARCH_NATIVE,
+		.traits = seccomp_traits(p),
+		.extra = p->syscalls,
+	};
+	const struct seccomp_spec init = {
+		.arch = SECCOMP_ARCH_NATIVE,
+		.traits = SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_INIT,
+		.extra = p->syscalls,
+	};
+	int r = add_filter(b, SEC_BPF, &payload, err);
+
+	return r < 0 ? r : add_filter(b, SEC_BPF_INIT, &init, err);
+}
+
+static void add_env(const struct nsbox_policy *p, struct blob_builder *b)
+{
+	for (char *const *v = p->env; *v; v++) {
+		str_off off = blob_str(b, *v);
+
+		blob_append(b, SEC_ENV, &off, sizeof(off));
+	}
+}
+
+static void add_fixed(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f)
+{
+	f->flags = p->profile->root_rdonly ? PLAN_ROOT_RDONLY : 0;
+	memcpy(f->layer, p->layer, sizeof(p->layer));
+	f->uid = f->gid = POLICY_UID;
+	f->hostname = blob_str(b, "sandbox");
+	f->profile = blob_str(b, p->profile->name);
+	f->manifest_sha256 = blob_str(b, p->manifest_sha256);
+	f->workdir = blob_str(b, p->workdir);
+	f->home = blob_str(b, POLICY_HOME);
+	f->subprocess = p->subprocess;
+	f->limits = p->limits;
+	blob_set(b, SEC_FIXED, f, sizeof(*f));
+}
+
+static int fill(const struct nsbox_policy *p, struct blob_builder *b, struct nsbox_error *err)
+{
+	struct plan_fixed fixed = { 0 };
+	int r = add_filters(p, b, err);
+
+	if (r == 0 && p->layer[NSBOX_LAYER_NFTABLES] != NSBOX_OFF)
+		r = compile_nftables(b, err);
+	if (r < 0)
+		return r;
+	compile_mounts(p, b);
+	compile_landlock(p, b, &fixed);
+	add_env(p, b);
+	for (size_t i = 0; i < p->n_outputs; i++)
+		blob_output(b, p->outputs[i].glob, p->outputs[i].max_bytes,
+			    p->outputs[i].max_files);
+	add_fixed(p, b, &fixed);
+	return 0;
+}
+
+int nsbox_policy_compile(const struct nsbox_policy *p, int *ret_plan_fd, struct nsbox_error *err)
+{
+	struct blob_builder *b = blob_new(PLAN_MAGIC);
+	int r;
+
+	if (!b)
+		return nsbox_fail_at(err, NSBOX_STAGE_COMPILE, NSBOX_E_NOMEM, ENOMEM,
+				     "make a plan");
+	r = fill(p, b, err);
+	if (r == 0)
+		r = blob_seal(b, "nsbox-plan", ret_plan_fd, err);
+	blob_free(b);
+	return r;
+}

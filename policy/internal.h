@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The two halves of policy/: a manifest as it was written, and a policy with every value decided.
+ * Only policy/ includes this.
+ */
+#ifndef POLICY_INTERNAL_H
+#define POLICY_INTERNAL_H
+
+#include <linux/filter.h>
+#include <nsbox/policy.h>
+#include <stdbool.h>
+
+#include "nsbox/plan_build.h"
+#include "nsbox/plan_format.h"
+
+/* ------------------------------------------------------------------ manifest */
+
+/* "Not written": choices hold an index otherwise, amounts are never 0 where written. */
+#define UNSET UINT32_MAX
+
+enum profile_id { PROFILE_STANDARD, PROFILE_STRICT, PROFILE_NETWORK, PROFILE_BUILD };
+enum skill_mode { SKILL_RO, SKILL_OVERLAY };
+enum workspace_mode { WORKSPACE_OVERLAY, WORKSPACE_NONE, WORKSPACE_RW };
+
+struct manifest_entrypoint {
+	char *id, *cwd, *description;
+	char **command;
+	uint64_t timeout_ms;
+	uint32_t stdin_mode; /* none, text, stream: what a caller may offer */
+};
+
+struct manifest_output {
+	char *glob, *media_type;
+	uint64_t max_bytes;
+	uint32_t max_files;
+};
+
+struct manifest_resources {
+	uint64_t cpu_milli, memory, disk, file_size, stdout_max, stderr_max, result_max;
+	uint32_t pids, open_files;
+};
+
+struct manifest_var {
+	char *name, *value;
+};
+
+struct nsbox_manifest {
+	bool is_default; /* no file was given */
+	char sha256[65]; /* of its bytes, "" where is_default */
+	uint32_t version_number;
+	char *schema, *name, *version, *description, *license;
+	char **authors;
+	uint32_t profile;
+	struct manifest_entrypoint *entrypoints;
+	size_t n_entrypoints;
+	char **executable;
+	struct {
+		char **read, **write, **exec, **mask, **read_only;
+		uint32_t skill, workspace, tmp_exec;
+		uint64_t workspace_size, tmp_size;
+	} fs;
+	struct manifest_output *outputs;
+	size_t n_outputs;
+	uint32_t network;
+	char **env_pass;
+	struct manifest_var *env_set;
+	size_t n_env_set;
+	struct {
+		uint32_t subprocess, jit, threads, ptrace, userns, netlink, user;
+	} process;
+	char **syscalls;
+	struct manifest_resources res;
+	struct {
+		uint64_t wall_ms, cpu_ms, grace_ms;
+	} timeouts;
+	uint32_t require[NSBOX_LAYER_MAX];
+	uint32_t min_tier; /* enum nsbox_tier, UNSET */
+	char **platforms;
+};
+
+/* ------------------------------------------------------------------ profiles */
+
+/* What a profile decides where a manifest says nothing: the columns of MANIFEST's table. */
+struct profile {
+	const char *name;
+	const char *summary;
+	const char *unavailable; /* why it cannot be used, NULL: it can */
+	uint32_t subprocess;	 /* enum plan_subprocess */
+	bool jit, ptrace;
+	bool root_rdonly;   /* overlay root read-only; /tmp, HOME, workspace on tmpfs */
+	bool exec_writable; /* programs may be started from /tmp, HOME and workspace */
+	uint64_t memory, wall_ms;
+	uint32_t pids, cpu_milli;
+};
+
+const struct profile *profile_get(uint32_t id); /* enum profile_id */
+
+/* ------------------------------------------------------------------ policy */
+
+struct policy_tmpfs {
+	const char *path;
+	uint64_t size;
+	unsigned mode;
+	bool exec, used;
+};
+enum { TMPFS_TMP, TMPFS_VAR_TMP, TMPFS_HOME, TMPFS_WORKSPACE, TMPFS_SKILL, TMPFS_MAX };
+
+struct nsbox_policy {
+	const struct profile *profile;
+	char manifest_sha256[65];
+	char *name;			/* of the manifest, "" */
+	uint32_t tier;			/* enum nsbox_tier that was asked for at least */
+	uint8_t layer[NSBOX_LAYER_MAX]; /* enum nsbox_requirement */
+	uint32_t landlock_abi;		/* to compile for; 0: no Landlock */
+	uint32_t subprocess;
+	bool jit, threads, ptrace;
+	bool memfd_exec; /* a program in memory may be executed */
+	bool skill_readonly, workspace;
+	char *skill_dir, *workdir;
+	char **read, **write, **exec, **mask, **read_only, **make_exec; /* absolute, sorted */
+	struct policy_tmpfs tmpfs[TMPFS_MAX];
+	struct manifest_output *outputs; /* media types are not part of it */
+	size_t n_outputs;
+	char **env;	 /* "NAME=value", sorted */
+	char **env_pass; /* names, sorted */
+	char **syscalls; /* extra calls, sorted */
+	struct plan_limits limits;
+	struct sock_filter noexec[16];
+	size_t n_noexec; /* instructions */
+};
+
+#define POLICY_HOME	 "/home/sandbox"
+#define POLICY_WORKSPACE "/workspace"
+#define POLICY_UID	 1000
+
+/* ------------------------------------------------------------------ seccomp */
+
+enum seccomp_arch { SECCOMP_ARCH_X86_64, SECCOMP_ARCH_ARM64 };
+#ifdef __aarch64__
+#define SECCOMP_ARCH_NATIVE SECCOMP_ARCH_ARM64
+#else
+#define SECCOMP_ARCH_NATIVE SECCOMP_ARCH_X86_64
+#endif
+
+/* What a filter depends on; flags of rules and groups in syscalls.h. */
+struct seccomp_spec {
+	enum seccomp_arch arch;
+	unsigned traits;    /* SC_* */
+	char *const *extra; /* names that are allowed on top, or NULL */
+};
+
+/* *ret: malloc'd struct sock_filter[*ret_n]. */
+int seccomp_compile(const struct seccomp_spec *spec, struct sock_filter **ret, size_t *ret_n,
+		    struct nsbox_error *err);
+unsigned seccomp_traits(const struct nsbox_policy *p);
+unsigned seccomp_noexec(struct sock_filter *ret, unsigned max); /* instructions written */
+bool seccomp_name_known(const char *name);
+const char *seccomp_name_near(const char *name); /* did you mean; NULL */
+
+/* ------------------------------------------------------------------ parts of the plan */
+
+uint64_t landlock_fs_rights(uint32_t abi);
+void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f);
+void compile_mounts(const struct nsbox_policy *p, struct blob_builder *b);
+int compile_nftables(struct blob_builder *b, struct nsbox_error *err);
+
+int sha256_hex(const void *data, size_t len, char ret[65], struct nsbox_error *err);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Landlock: the second wall for files. One domain per sandbox, entered by its init.
+ *
+ * Handled is everything the host's ABI knows, so that what has no rule is refused. Reading of files
+ * is granted tree by tree, never on "/": a tree that nobody thought of stays closed, and the
+ * witness can prove that with a file of its own in /.nsbox. Directories may be listed anywhere,
+ * since `ls /` is no secret in a root that was made for the run.
+ */
+#include <string.h>
+
+#include "nsbox/sys.h"
+#include "nsbox/util.h"
+#include "policy/internal.h"
+
+#define FS(x) LANDLOCK_ACCESS_FS_##x
+
+#define READ (FS(READ_FILE) | FS(READ_DIR))
+#define EXEC FS(EXECUTE)
+#define WRITE                                                                                      \
+	(FS(WRITE_FILE) | FS(REMOVE_DIR) | FS(REMOVE_FILE) | FS(MAKE_DIR) | FS(MAKE_REG) |         \
+	 FS(MAKE_SOCK) | FS(MAKE_FIFO) | FS(MAKE_SYM) | FS(REFER) | FS(TRUNCATE))
+
+/* Files take these alone; a directory right on a file is an error of the kernel's. */
+#define RIGHTS_ABI_1 ((FS(MAKE_SYM) << 1) - 1)
+
+uint64_t landlock_fs_rights(uint32_t abi)
+{
+	uint64_t rights = abi ? RIGHTS_ABI_1 : 0;
+
+	if (abi >= 2)
+		rights |= FS(REFER);
+	if (abi >= 3)
+		rights |= FS(TRUNCATE);
+	if (abi >= 5)
+		rights |= FS(IOCTL_DEV);
+	return rights;
+}
+
+struct tree {
+	const char *path;
+	uint64_t access;
+};
+
+/* The image: what it may hold of these depends on it, hence all optional. */
+static const struct tree image_trees[] = {
+	{ "/usr", READ | EXEC },    { "/bin", READ | EXEC },
+	{ "/sbin", READ | EXEC },   { "/lib", READ | EXEC },
+	{ "/lib32", READ | EXEC },  { "/lib64", READ | EXEC },
+	{ "/libx32", READ | EXEC }, { "/etc", READ | EXEC },
+	{ "/opt", READ | EXEC },    { "/sys", READ },
+	{ "/proc", READ },	    { "/dev", READ | WRITE | FS(IOCTL_DEV) },
+};
+
+/* Places of the run itself; EXEC is added where the policy has it. */
+static const char *const writable_trees[] = {
+	"/tmp", "/var", "/run", "/srv", "/mnt", "/media", "/home", POLICY_WORKSPACE, "/skills",
+};
+
+static void add(struct blob_builder *b, const struct plan_fixed *f, const char *path,
+		uint64_t access, bool optional)
+{
+	access &= f->landlock_fs;
+	if (access)
+		blob_landlock(b, path, access, optional);
+}
+
+static void add_list(struct blob_builder *b, const struct plan_fixed *f, char *const *paths,
+		     uint64_t access)
+{
+	for (; paths && *paths; paths++)
+		add(b, f, *paths, access, false);
+}
+
+void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f)
+{
+	/* "skill": programs come from the image and the skill, not from what the run wrote. */
+	uint64_t run = READ | WRITE | (p->subprocess == SUBPROCESS_ANY ? EXEC : 0);
+
+	f->landlock_abi = p->landlock_abi;
+	f->landlock_fs = landlock_fs_rights(p->landlock_abi);
+	if (p->landlock_abi >= 4 && p->layer[NSBOX_LAYER_LANDLOCK_TCP] != NSBOX_OFF)
+		f->landlock_net = LANDLOCK_ACCESS_NET_BIND_TCP | LANDLOCK_ACCESS_NET_CONNECT_TCP;
+	if (p->landlock_abi >= 6 && p->layer[NSBOX_LAYER_LANDLOCK_SCOPES] != NSBOX_OFF)
+		f->landlock_scoped = LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | LANDLOCK_SCOPE_SIGNAL;
+	if (!f->landlock_fs)
+		return;
+	add(b, f, "/", FS(READ_DIR), false);
+	for (size_t i = 0; i < ARRAY_SIZE(image_trees); i++)
+		add(b, f, image_trees[i].path, image_trees[i].access, true);
+	for (size_t i = 0; i < ARRAY_SIZE(writable_trees); i++)
+		add(b, f, writable_trees[i], run, true);
+	if (p->skill_dir)
+		add(b, f, p->skill_dir, READ | EXEC, true);
+	add_list(b, f, p->read, READ);
+	add_list(b, f, p->write, run);
+	add_list(b, f, p->exec, READ | EXEC);
+}

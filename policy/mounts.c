@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The run's own part of the file system, as mount operations: places to write, HOME's skeleton,
+ * /dev and /proc, then what is hidden or held read-only once the run's files are in place. The
+ * image (root, /usr, /etc) is the root list's business, see overlay/.
+ *
+ * With a writable root (standard) the places are directories of the upper layer, which cost no
+ * mount and share its size limit. With a read-only root (strict) each is a tmpfs, noexec unless
+ * the manifest says otherwise.
+ */
+#include <string.h>
+
+#include "nsbox/util.h"
+#include "policy/internal.h"
+
+#define SAFE (OPF_NODEV | OPF_NOSUID)
+
+static const struct dir {
+	const char *path;
+	unsigned mode;
+	bool payload;
+} dirs[] = {
+	{ "/tmp", 01777, false },  { "/var", 0755, false },	{ "/var/tmp", 01777, false },
+	{ "/home", 0755, false },  { POLICY_HOME, 0700, true }, { "/run", 0755, true },
+	{ "/skills", 0755, true },
+};
+
+/* Quiet on purpose: a login shell prints nothing and finds ~/.local/bin. */
+static const char profile_text[] = "PATH=\"$HOME/.local/bin:$PATH\"\n"
+				   "export PATH\n";
+static const char bashrc_text[] = "PS1='\\w\\$ '\n";
+
+/* Of a fresh procfs, what tells of the host rather than of the run. */
+static const char *const proc_masks[] = {
+	"acpi",	       "asound",	"bus",
+	"config.gz",   "driver",	"fs",
+	"interrupts",  "iomem",		"irq",
+	"kallsyms",    "kcore",		"key-users",
+	"keys",	       "kmsg",		"kpagecgroup",
+	"kpagecount",  "kpageflags",	"latency_stats",
+	"modules",     "mtrr",		"pagetypeinfo",
+	"pressure",    "sched_debug",	"scsi",
+	"slabinfo",    "sysrq-trigger", "timer_list",
+	"timer_stats", "tty",		"vmallocinfo",
+};
+
+static void add_dirs(const struct nsbox_policy *p, struct blob_builder *b)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+		blob_op(b, OP_DIR, dirs[i].payload ? OPF_OWNER_PAYLOAD : 0, dirs[i].mode, NULL,
+			dirs[i].path, 0);
+	if (p->workspace)
+		blob_op(b, OP_DIR, OPF_OWNER_PAYLOAD, 0755, NULL, POLICY_WORKSPACE, 0);
+	if (p->skill_dir)
+		blob_op(b, OP_DIR, OPF_OWNER_PAYLOAD, 0755, NULL, p->skill_dir, 0);
+	blob_file(b, POLICY_HOME "/.profile", OPF_OWNER_PAYLOAD, 0644, profile_text,
+		  sizeof(profile_text) - 1);
+	blob_file(b, POLICY_HOME "/.bashrc", OPF_OWNER_PAYLOAD, 0644, bashrc_text,
+		  sizeof(bashrc_text) - 1);
+}
+
+static void add_tmpfs(const struct nsbox_policy *p, struct blob_builder *b)
+{
+	for (size_t i = 0; i < TMPFS_MAX; i++) {
+		const struct policy_tmpfs *t = &p->tmpfs[i];
+		unsigned flags = SAFE | (t->exec ? 0u : (unsigned)OPF_NOEXEC);
+
+		if (!t->used)
+			continue;
+		if (!(t->mode & 01000)) /* sticky ones are everybody's */
+			flags |= OPF_OWNER_PAYLOAD;
+		blob_op(b, OP_TMPFS, flags, t->mode, NULL, t->path, t->size);
+	}
+}
+
+static void add_masks(struct blob_builder *b)
+{
+	char path[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(proc_masks); i++) {
+		nsbox_format(path, sizeof(path), "/proc/%s", proc_masks[i]);
+		blob_op(b, OP_MASK, OPF_OPTIONAL, 0, NULL, path, 0);
+	}
+}
+
+static void add_paths(struct blob_builder *b, enum mount_op_kind kind, char *const *paths)
+{
+	for (; paths && *paths; paths++)
+		blob_op(b, kind, OPF_OPTIONAL, 0, NULL, *paths, 0);
+}
+
+void compile_mounts(const struct nsbox_policy *p, struct blob_builder *b)
+{
+	add_dirs(p, b);
+	blob_op(b, OP_DEV, OPF_NOSUID | OPF_NOEXEC, 0755, NULL, "/dev", p->limits.memory);
+	blob_op(b, OP_PROC, SAFE | OPF_NOEXEC | OPF_RDONLY, 0, NULL, "/proc", 0);
+	add_tmpfs(p, b);
+	add_paths(b, OP_MAKE_EXEC, p->make_exec);
+	add_masks(b);
+	add_paths(b, OP_MASK, p->mask);
+	if (p->skill_dir && p->skill_readonly)
+		blob_op(b, OP_READONLY, 0, 0, NULL, p->skill_dir, 0);
+	add_paths(b, OP_READONLY, p->read_only);
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A policy from a manifest: profile, then what the manifest asks, within the operator's ceiling and
+ * what the host has. A pure function of its arguments.
+ *
+ * What an author asks above the ceiling is an error that names the place; a profile's default above
+ * it is lowered, since nobody asked. What this version cannot enforce is never accepted.
+ */
+#include "policy/resolve.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "nsbox/util.h"
+
+/* ------------------------------------------------------------------ lists of strings */
+
+static int compare_strings(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void strings_sort_unique(char **list)
+{
+	size_t n = 0, kept = 0;
+
+	while (list && list[n])
+		n++;
+	if (n < 2)
+		return;
+	qsort(list, n, sizeof(*list), compare_strings);
+	for (size_t i = 0; i < n; i++) {
+		if (kept && !strcmp(list[kept - 1], list[i]))
+			free(list[i]);
+		else
+			list[kept++] = list[i];
+	}
+	list[kept] = NULL;
+}
+
+int strings_add_take(char ***list, char *s)
+{
+	size_t n = 0;
+	char **grown;
+
+	while (*list && (*list)[n])
+		n++;
+	grown = s ? reallocarray(*list, n + 2, sizeof(*grown)) : NULL;
+	if (!grown) {
+		free(s);
+		return -ENOMEM;
+	}
+	grown[n] = s;
+	grown[n + 1] = NULL;
+	*list = grown;
+	return 0;
+}
+
+char **strings_sorted_copy(char *const *list)
+{
+	char **copy = calloc(1, sizeof(*copy));
+
+	for (; copy && list && *list; list++)
+		if (strings_add_take(&copy, strdup(*list)) < 0) {
+			json_strings_free(copy);
+			return NULL;
+		}
+	strings_sort_unique(copy);
+	return copy;
+}
+
+/* ------------------------------------------------------------------ process */
+
+static bool flag(uint32_t asked, bool preset)
+{
+	return asked == UNSET ? preset : asked;
+}
+
+/*
+ * "none" is exact for a Python function, by a filter stacked once the interpreter runs. A command
+ * has to be executed itself: there the strict profile means "skill" (nothing that the run wrote can
+ * be started), and an author who wrote "none" is told.
+ */
+static int resolve_subprocess(struct resolve *rs)
+{
+	uint32_t asked = rs->m->process.subprocess;
+
+	rs->p->subprocess = asked == UNSET ? rs->p->profile->subprocess : asked;
+	if (rs->p->subprocess != SUBPROCESS_NONE || rs->opt->python_function)
+		return 0;
+	if (asked == UNSET) {
+		rs->p->subprocess = SUBPROCESS_SKILL;
+		return 0;
+	}
+	json_enter(&rs->r, "process");
+	json_enter(&rs->r, "subprocess");
+	return json_fail(&rs->r,
+			 "\"none\" can be held for Python functions only; a command can have "
+			 "\"skill\"");
+}
+
+static int resolve_process(struct resolve *rs)
+{
+	struct nsbox_policy *p = rs->p;
+	int ret = resolve_subprocess(rs);
+
+	if (ret < 0)
+		return ret;
+	p->jit = flag(rs->m->process.jit, p->profile->jit);
+	p->threads = flag(rs->m->process.threads, true);
+	p->ptrace = flag(rs->m->process.ptrace, p->profile->ptrace);
+	p->memfd_exec = p->subprocess != SUBPROCESS_SKILL;
+	if (p->subprocess == SUBPROCESS_NONE)
+		p->n_noexec = seccomp_noexec(p->noexec, ARRAY_SIZE(p->noexec));
+	return 0;
+}
+
+static int resolve_syscalls(struct resolve *rs)
+{
+	if (!rs->m->syscalls)
+		return 0;
+	json_enter(&rs->r, "syscalls");
+	if (!rs->opt->operator)
+		return json_fail(&rs->r, "only an operator can allow system calls by name");
+	json_enter(&rs->r, "allow");
+	for (size_t i = 0; rs->m->syscalls[i]; i++) {
+		const char *name = rs->m->syscalls[i], *near;
+
+		if (seccomp_name_known(name))
+			continue;
+		near = seccomp_name_near(name);
+		json_enter_index(&rs->r, i);
+		if (near)
+			return json_fail(&rs->r,
+					 "unknown system call \"%.40s\", did you mean \"%s\"?",
+					 name, near);
+		return json_fail(&rs->r, "unknown system call \"%.40s\"", name);
+	}
+	json_leave(&rs->r, 0);
+	rs->p->syscalls = strings_sorted_copy(rs->m->syscalls);
+	return rs->p->syscalls ? 0 : json_nomem(&rs->r);
+}
+
+/* ------------------------------------------------------------------ identity */
+
+static int resolve_profile(struct resolve *rs)
+{
+	const struct profile *pr = profile_get(rs->m->profile);
+
+	if (pr->unavailable) {
+		json_enter(&rs->r, "profile");
+		return json_fail(&rs->r, "\"%s\" %s", pr->name, pr->unavailable);
+	}
+	rs->p->profile = pr;
+	memcpy(rs->p->manifest_sha256, rs->m->sha256, sizeof(rs->p->manifest_sha256));
+	rs->p->name = strdup(nsbox_manifest_name(rs->m));
+	return rs->p->name ? 0 : json_nomem(&rs->r);
+}
+
+static const char *platform_of(const char *machine)
+{
+	static const char *const known[][2] = { { "x86_64", "linux/amd64" },
+						{ "aarch64", "linux/arm64" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (!strcmp(machine, known[i][0]))
+			return known[i][1];
+	return "";
+}
+
+static int resolve_platform(struct resolve *rs)
+{
+	const char *here = platform_of(rs->opt->host->machine);
+
+	if (!*here)
+		return nsbox_fail_at(rs->r.err, NSBOX_STAGE_RESOLVE, NSBOX_E_UNSUPPORTED, 0,
+				     "this version runs on x86_64 and aarch64, not on '%s'",
+				     rs->opt->host->machine);
+	for (size_t i = 0; rs->m->platforms && rs->m->platforms[i]; i++)
+		if (!strcmp(rs->m->platforms[i], here))
+			return 0;
+	if (!rs->m->platforms)
+		return 0;
+	return nsbox_fail_at(rs->r.err, NSBOX_STAGE_RESOLVE, NSBOX_E_UNSUPPORTED, 0,
+			     "/platforms: this host is %s, which the manifest does not list", here);
+}
+
+static int copy_output(struct resolve *rs, const struct manifest_output *from)
+{
+	struct manifest_output *o = &rs->p->outputs[rs->p->n_outputs];
+
+	*o = (struct manifest_output){
+		.glob = strdup(from->glob),
+		.max_bytes = from->max_bytes ? from->max_bytes : UINT64_C(20) << 20,
+		.max_files = from->max_files ? from->max_files : 100,
+	};
+	if (!o->glob)
+		return json_nomem(&rs->r);
+	rs->p->n_outputs++;
+	return 0;
+}
+
+/* The same shape that the plan's check demands: relative, no empty, "." or ".." component. */
+static bool glob_is_sane(const char *g)
+{
+	for (const char *p = g;; p++) {
+		size_t len = strcspn(p, "/");
+
+		if (!len || (len == 1 && *p == '.') || (len == 2 && p[0] == '.' && p[1] == '.'))
+			return false;
+		p += len;
+		if (!*p)
+			return true;
+	}
+}
+
+static int resolve_outputs(struct resolve *rs)
+{
+	size_t outputs = json_enter(&rs->r, "outputs");
+
+	rs->p->outputs = calloc(rs->m->n_outputs + 1, sizeof(*rs->p->outputs));
+	if (!rs->p->outputs)
+		return json_nomem(&rs->r);
+	for (size_t i = 0; i < rs->m->n_outputs; i++) {
+		size_t mark = json_enter_index(&rs->r, i);
+		int ret;
+
+		if (!glob_is_sane(rs->m->outputs[i].glob)) {
+			json_enter(&rs->r, "glob");
+			return json_fail(&rs->r, "must be relative, without empty, \".\" or \"..\" "
+						 "parts");
+		}
+		ret = copy_output(rs, &rs->m->outputs[i]);
+		if (ret < 0)
+			return ret;
+		json_leave(&rs->r, mark);
+	}
+	json_leave(&rs->r, outputs);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ the whole */
+
+int nsbox_policy_resolve(const struct nsbox_manifest *m, const struct nsbox_resolve_options *opt,
+			 struct nsbox_policy **ret, struct nsbox_error *err)
+{
+	static int (*const steps[])(struct resolve *) = {
+		resolve_profile, resolve_platform, resolve_process,  resolve_limits, resolve_paths,
+		resolve_env,	 resolve_outputs,  resolve_syscalls, resolve_layers,
+	};
+	struct resolve rs = { .m = m, .opt = opt };
+	int rc = 0;
+
+	json_reader_init(&rs.r, NSBOX_E_MANIFEST, err);
+	rs.p = calloc(1, sizeof(*rs.p));
+	if (!rs.p)
+		return json_nomem(&rs.r);
+	for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(steps); i++)
+		rc = steps[i](&rs);
+	if (rc < 0) {
+		nsbox_policy_free(rs.p);
+		return rc;
+	}
+	*ret = rs.p;
+	return 0;
+}
+
+void nsbox_policy_free(struct nsbox_policy *p)
+{
+	if (!p)
+		return;
+	for (size_t i = 0; i < p->n_outputs; i++)
+		free(p->outputs[i].glob);
+	free(p->outputs);
+	char **const lists[] = { p->read,      p->write, p->exec,     p->mask,	  p->read_only,
+				 p->make_exec, p->env,	 p->env_pass, p->syscalls };
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		json_strings_free(lists[i]);
+	free(p->name);
+	free(p->skill_dir);
+	free(p->workdir);
+	free(p);
+}
+
+void nsbox_policy_limits(const struct nsbox_policy *p, struct nsbox_policy_limits *ret)
+{
+	const struct plan_limits *l = &p->limits;
+
+	*ret = (struct nsbox_policy_limits){
+		.memory = l->memory,
+		.disk = l->disk,
+		.wall_ms = l->wall_ms,
+		.grace_ms = l->grace_ms,
+		.stdout_max = l->stdout_max,
+		.stderr_max = l->stderr_max,
+		.result_max = l->result_max,
+		.pids = l->pids,
+		.cpu_milli = l->cpu_milli,
+	};
+}
+
+const void *nsbox_policy_noexec_filter(const struct nsbox_policy *p, size_t *ret_len)
+{
+	*ret_len = p->n_noexec * sizeof(p->noexec[0]);
+	return p->n_noexec ? p->noexec : NULL;
+}
+
+const char *const *nsbox_policy_env_pass(const struct nsbox_policy *p)
+{
+	return (const char *const *)p->env_pass;
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Paths of a manifest become absolute inside paths: relative ones mean the working directory (the
+ * skill's, where there is a skill), ${skill} ${work} ${out} ${tmp} may begin one, ".." is refused.
+ * Nothing here ever names a path of the host.
+ *
+ * Also decides which places are mounts of their own: see mounts.c.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "nsbox/util.h"
+#include "policy/resolve.h"
+
+static bool is_below(const char *path, const char *dir)
+{
+	size_t n = strlen(dir);
+
+	return !strncmp(path, dir, n) && (path[n] == '/' || path[n] == '\0');
+}
+
+static const char *find_below(const char *path, const char *const *dirs)
+{
+	for (; *dirs; dirs++)
+		if (is_below(path, *dirs))
+			return *dirs;
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ one path */
+
+struct place {
+	const char *variable, *base, *suffix;
+};
+
+/* What the path is relative to, and the part after that; NULL after an error. */
+static const char *split_base(struct resolve *rs, const char *path, struct place *ret)
+{
+	const struct place places[] = {
+		{ "${skill}", rs->p->skill_dir, "" },
+		{ "${work}", rs->p->workdir, "" },
+		{ "${out}", rs->p->workdir, "/out" },
+		{ "${tmp}", "/tmp", "" },
+	};
+
+	*ret = (struct place){ NULL, *path == '/' ? "" : rs->p->workdir, "" };
+	if (path[0] != '$')
+		return path;
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		size_t n = strlen(places[i].variable);
+
+		if (strncmp(path, places[i].variable, n) || (path[n] && path[n] != '/'))
+			continue;
+		if (!places[i].base) {
+			json_fail(&rs->r, "there is no skill in this run for ${skill}");
+			return NULL;
+		}
+		*ret = places[i];
+		return path + n;
+	}
+	json_fail(&rs->r, "knows ${skill}, ${work}, ${out} and ${tmp} only");
+	return NULL;
+}
+
+/* Append the components of `rest`: no "..", no empty ones, no ".". */
+static int append_components(struct resolve *rs, char *buf, size_t size, const char *rest)
+{
+	size_t len = strlen(buf);
+
+	while (*rest) {
+		size_t n;
+
+		while (*rest == '/')
+			rest++;
+		n = strcspn(rest, "/");
+		if (n == 2 && rest[0] == '.' && rest[1] == '.')
+			return json_fail(&rs->r, "must not contain \"..\"");
+		if (n > 255 || len + n + 2 > size)
+			return json_fail(&rs->r, "is too long");
+		if (n && !(n == 1 && *rest == '.')) {
+			buf[len++] = '/';
+			memcpy(buf + len, rest, n);
+			len += n;
+			buf[len] = '\0';
+		}
+		rest += n;
+	}
+	return 0;
+}
+
+static int absolute(struct resolve *rs, const char *path, char **ret)
+{
+	char buf[4096];
+	struct place place;
+	const char *rest = split_base(rs, path, &place);
+	int r;
+
+	if (!rest)
+		return -EINVAL;
+	for (const char *p = path; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			return json_fail(&rs->r, "contains a control character");
+	snprintf(buf, sizeof(buf), "%s%s", place.base, place.suffix);
+	r = append_components(rs, buf, sizeof(buf), rest);
+	if (r < 0)
+		return r;
+	if (!*buf)
+		return json_fail(&rs->r, "must not be the root directory");
+	*ret = strdup(buf);
+	return *ret ? 0 : json_nomem(&rs->r);
+}
+
+/* ------------------------------------------------------------------ what a list may name */
+
+/* Parts of the sandbox itself; rules about them would break what others rely on. */
+static const char *const machinery[] = { "/proc", "/sys", "/dev", "/.nsbox", NULL };
+static const char *const image[] = { "/usr",   "/bin",	  "/sbin", "/lib", "/lib32",
+				     "/lib64", "/libx32", "/etc",  "/opt", NULL };
+
+static int judge_any(struct resolve *rs, const char *path)
+{
+	const char *dir = find_below(path, machinery);
+
+	return dir ? json_fail(&rs->r, "%s is managed by the sandbox", dir) : 0;
+}
+
+static struct policy_tmpfs *find_tmpfs(struct nsbox_policy *p, const char *path)
+{
+	for (size_t i = 0; i < TMPFS_MAX; i++)
+		if (p->tmpfs[i].used && is_below(path, p->tmpfs[i].path))
+			return &p->tmpfs[i];
+	return NULL;
+}
+
+static int judge_write(struct resolve *rs, const char *path)
+{
+	const char *dir = find_below(path, image);
+	int r = judge_any(rs, path);
+
+	if (r < 0)
+		return r;
+	if (dir)
+		return json_fail(&rs->r, "%s belongs to the image, which is read-only", dir);
+	if (rs->p->profile->root_rdonly && !find_tmpfs(rs->p, path))
+		return json_fail(&rs->r,
+				 "is read-only in profile \"%s\"; /tmp, HOME and the "
+				 "workspace can be written",
+				 rs->p->profile->name);
+	return 0;
+}
+
+/* A noexec mount has to be executable as a whole; Landlock then narrows it to the path. */
+static int judge_exec(struct resolve *rs, const char *path)
+{
+	struct policy_tmpfs *t = find_tmpfs(rs->p, path);
+
+	if (t)
+		t->exec = true;
+	return judge_any(rs, path);
+}
+
+static int judge_executable(struct resolve *rs, const char *path)
+{
+	if (strpbrk(path, "*?["))
+		return json_fail(&rs->r, "patterns are not supported by this version, name the "
+					 "files one by one");
+	return judge_write(rs, path);
+}
+
+static int resolve_list(struct resolve *rs, const char *object, const char *key, char *const *from,
+			int (*judge)(struct resolve *, const char *), char ***to)
+{
+	size_t start = json_enter(&rs->r, object);
+
+	json_enter(&rs->r, key);
+	*to = calloc(1, sizeof(**to));
+	if (!*to)
+		return json_nomem(&rs->r);
+	for (size_t i = 0; from && from[i]; i++) {
+		size_t mark = json_enter_index(&rs->r, i);
+		char *path = NULL;
+		int r = absolute(rs, from[i], &path);
+
+		if (r == 0)
+			r = judge(rs, path);
+		if (r < 0) {
+			free(path);
+			return r;
+		}
+		if (strings_add_take(to, path) < 0)
+			return json_nomem(&rs->r);
+		json_leave(&rs->r, mark);
+	}
+	strings_sort_unique(*to);
+	json_leave(&rs->r, start);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ places */
+
+static int resolve_workdir(struct resolve *rs)
+{
+	struct nsbox_policy *p = rs->p;
+	const char *skill = rs->opt->skill_dir;
+
+	p->workspace = rs->m->fs.workspace != WORKSPACE_NONE;
+	/* Without a manifest a skill may write beside its code, as it could where it came from. */
+	p->skill_readonly =
+		rs->m->fs.skill == UNSET ? !rs->m->is_default : rs->m->fs.skill == SKILL_RO;
+	if (skill) {
+		p->skill_dir = strdup(skill);
+		if (!p->skill_dir)
+			return json_nomem(&rs->r);
+	}
+	p->workdir = strdup(skill ? skill : p->workspace ? POLICY_WORKSPACE : "/tmp");
+	return p->workdir ? 0 : json_nomem(&rs->r);
+}
+
+/* Under a read-only root the places share `disk` between them, since each is a mount of its own. */
+static void resolve_tmpfs(struct resolve *rs)
+{
+	const struct nsbox_manifest *m = rs->m;
+	struct nsbox_policy *p = rs->p;
+	uint64_t disk = p->limits.disk;
+	bool own = p->profile->root_rdonly, exec = p->profile->exec_writable;
+	const struct policy_tmpfs all[TMPFS_MAX] = {
+		[TMPFS_TMP] = { "/tmp", disk / 4, 01777, exec, own },
+		[TMPFS_VAR_TMP] = { "/var/tmp", disk / 8, 01777, exec, own },
+		[TMPFS_HOME] = { POLICY_HOME, disk / 8, 0700, exec, own },
+		[TMPFS_WORKSPACE] = { POLICY_WORKSPACE, disk / 2, 0755, exec, own && p->workspace },
+		/* Programs of the skill are started from there. */
+		[TMPFS_SKILL] = { p->skill_dir, disk, 0755, true, own && p->skill_dir },
+	};
+
+	memcpy(p->tmpfs, all, sizeof(all));
+	if (m->fs.tmp_size || m->fs.tmp_exec != UNSET)
+		p->tmpfs[TMPFS_TMP].used = true;
+	if (m->fs.tmp_size)
+		p->tmpfs[TMPFS_TMP].size = m->fs.tmp_size;
+	if (m->fs.tmp_exec != UNSET)
+		p->tmpfs[TMPFS_TMP].exec = m->fs.tmp_exec;
+	if (m->fs.workspace_size && p->workspace) {
+		p->tmpfs[TMPFS_WORKSPACE].used = true;
+		p->tmpfs[TMPFS_WORKSPACE].size = m->fs.workspace_size;
+	}
+}
+
+static int check_sizes(struct resolve *rs)
+{
+	const struct {
+		const char *key;
+		uint64_t size;
+	} asked[] = { { "tmp", rs->m->fs.tmp_size }, { "workspace", rs->m->fs.workspace_size } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(asked); i++)
+		if (asked[i].size > rs->p->limits.disk) {
+			json_enter(&rs->r, "filesystem");
+			json_enter(&rs->r, asked[i].key);
+			return json_fail(&rs->r, "is more than resources.disk (%llu bytes)",
+					 (unsigned long long)rs->p->limits.disk);
+		}
+	return 0;
+}
+
+int resolve_paths(struct resolve *rs)
+{
+	const struct nsbox_manifest *m = rs->m;
+	struct nsbox_policy *p = rs->p;
+	const struct {
+		const char *object, *key;
+		char *const *from;
+		int (*judge)(struct resolve *, const char *);
+		char ***to;
+	} lists[] = {
+		{ "filesystem", "read", m->fs.read, judge_any, &p->read },
+		{ "filesystem", "write", m->fs.write, judge_write, &p->write },
+		{ "filesystem", "exec", m->fs.exec, judge_exec, &p->exec },
+		{ "filesystem", "mask", m->fs.mask, judge_any, &p->mask },
+		{ "filesystem", "readOnly", m->fs.read_only, judge_any, &p->read_only },
+		{ "files", "executable", m->executable, judge_executable, &p->make_exec },
+	};
+	int r = resolve_workdir(rs);
+
+	if (r == 0)
+		r = check_sizes(rs);
+	if (r < 0)
+		return r;
+	resolve_tmpfs(rs);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(lists); i++)
+		r = resolve_list(rs, lists[i].object, lists[i].key, lists[i].from, lists[i].judge,
+				 lists[i].to);
+	/* An executable /tmp is a grant like any other: Landlock has to know it. */
+	if (r == 0 && p->tmpfs[TMPFS_TMP].used && p->tmpfs[TMPFS_TMP].exec &&
+	    p->subprocess != SUBPROCESS_ANY && strings_add_take(&p->exec, strdup("/tmp")) < 0)
+		r = json_nomem(&rs->r);
+	strings_sort_unique(p->exec);
+	return r;
+}
