@@ -114,6 +114,7 @@ $(B)/tests/%: $(B)/tests/%.o $(call obj,$(SUPPORT_SRC) $(COMMON_SRC)) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_CHECK) $(LIBS_POLICY) $(LIBS_CORE)
 
+SCRIPTS := $(wildcard tests/unit/test_*.py)
 E2E    := $(sort $(wildcard tests/e2e/*.t))
 ROOT   := $(filter 0,$(shell id -u))
 
@@ -132,12 +133,12 @@ check: ## install what is missing (apt, as root), build, run all tests
 
 check-here: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox nsbox-test)
-	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(KERNEL) $(E2E))
+	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E))
 	$(Q)$(if $(ROOT),echo '--- the same as an ordinary user' && \
-		tests/support/as-user $(PROVE) $(call in_tree,$(UNIT) $(KERNEL) $(E2E)))
+		tests/support/as-user $(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E)))
 
 check-unit: $(UNIT) ## unit tests alone, as the caller
-	$(Q)$(PROVE) $(call in_tree,$^)
+	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS))
 
 check-kernel: all $(KERNEL) ## tests of single mechanisms in the running kernel
 	$(Q)$(PROVE) $(call in_tree,$(KERNEL))
