@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From an archive to frames, by way of libarchive.
+ *
+ * libarchive only inflates and lists; what an entry may be is decided here. Every size is counted
+ * while it is inflated and compared with what the header promised. A warning of libarchive is an
+ * error: it means that it had to guess.
+ */
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "nsbox/files_format.h"
+#include "nsbox/util.h"
+#include "overlay/unpack/unpack.h"
+
+struct job {
+	struct archive *a;
+	const struct unpack_limits *lim;
+	size_t input;
+	struct names *names;
+	uint64_t total; /* inflated so far */
+	uint32_t entries;
+	int fd;
+	struct nsbox_error *err;
+};
+
+static int refuse(struct job *j, const char *name, int code, const char *why)
+{
+	int r = nsbox_fail(j->err, code, 0, "%s", why);
+
+	name_blame(name, j->err);
+	return r;
+}
+
+static int broken(struct job *j, const char *name)
+{
+	const char *why = archive_error_string(j->a);
+
+	return refuse(j, name, NSBOX_E_INVALID, why ? why : "cannot be read");
+}
+
+/* ------------------------------------------------------------------ content */
+
+static int count_bytes(struct job *j, const char *name, size_t n)
+{
+	j->total += n;
+	if (j->total > j->lim->total)
+		return refuse(j, name, NSBOX_E_LIMIT,
+			      "the files are larger than allowed, together");
+	if (j->total > j->lim->ratio_from && j->total / j->lim->ratio > j->input)
+		return refuse(j, name, NSBOX_E_LIMIT,
+			      "it inflates to far more than an archive of "
+			      "this size should hold");
+	return 0;
+}
+
+static int put(struct job *j, const void *buf, size_t n)
+{
+	int r = write_full(j->fd, buf, n);
+
+	return r < 0 ? nsbox_fail(j->err, NSBOX_E_IO, -r, "write the file stream") : 0;
+}
+
+/*
+ * The frame promised `size` bytes and has to get them even where the archive is broken, so that
+ * the END frame, which says what is wrong, can follow.
+ */
+static int fill_up(struct job *j, uint64_t left, int result)
+{
+	static const char zeros[16384];
+
+	while (left) {
+		size_t n = (size_t)MIN(left, (uint64_t)sizeof(zeros));
+
+		if (write_full(j->fd, zeros, n) < 0)
+			break;
+		left -= n;
+	}
+	return result;
+}
+
+static int put_content(struct job *j, const char *name, uint64_t size)
+{
+	char buf[65536];
+	uint64_t left = size;
+
+	for (;;) {
+		la_ssize_t n = archive_read_data(j->a, buf, sizeof(buf));
+		int r = 0;
+
+		if (n == 0)
+			break;
+		if (n < 0)
+			r = broken(j, name);
+		else if ((uint64_t)n > left)
+			r = refuse(j, name, NSBOX_E_INVALID, "larger than its header says");
+		else
+			r = count_bytes(j, name, (size_t)n);
+		if (r < 0)
+			return fill_up(j, left, r);
+		r = put(j, buf, (size_t)n);
+		if (r < 0)
+			return r;
+		left -= (uint64_t)n;
+	}
+	if (left)
+		return fill_up(j, left,
+			       refuse(j, name, NSBOX_E_INVALID, "smaller than its header says"));
+	return 0;
+}
+
+/* ------------------------------------------------------------------ kinds of entries */
+
+static int put_file(struct job *j, struct archive_entry *e, const char *name)
+{
+	uint32_t mode = archive_entry_perm(e) & 0111 ? 0755 : 0644;
+	la_int64_t size = archive_entry_size(e);
+	int r;
+
+	if (!archive_entry_size_is_set(e) || size < 0)
+		return refuse(j, name, NSBOX_E_INVALID, "its size is not known");
+	if ((uint64_t)size > j->lim->total - j->total)
+		return refuse(j, name, NSBOX_E_LIMIT,
+			      "the files are larger than allowed, together");
+	r = names_add(j->names, name, NAME_FILE, j->err);
+	if (r == 0)
+		r = files_put_header(j->fd, NSBOX_FRAME_FILE, name, mode, (uint64_t)size, j->err);
+	return r < 0 ? r : put_content(j, name, (uint64_t)size);
+}
+
+static int put_dir(struct job *j, const char *name)
+{
+	int r = names_add(j->names, name, NAME_DIR, j->err);
+
+	return r < 0 ? r
+		     : nsbox_files_put_frame(j->fd, NSBOX_FRAME_DIR, name, 0755, NULL, 0, j->err);
+}
+
+static int put_link(struct job *j, struct archive_entry *e, const char *name)
+{
+	const char *target = archive_entry_symlink(e);
+	int r = name_check_link(name, target, j->err);
+
+	if (r == 0)
+		r = names_add(j->names, name, NAME_LINK, j->err);
+	return r < 0 ? r
+		     : nsbox_files_put_frame(j->fd, NSBOX_FRAME_SYMLINK, name, 0, target,
+					     strlen(target), j->err);
+}
+
+/* What macOS adds to archives: nothing that a program could miss. */
+static bool is_clutter(const char *name)
+{
+	static const char dir[] = "__MACOSX";
+	size_t n = sizeof(dir) - 1;
+
+	return strncmp(name, dir, n) == 0 && (name[n] == '/' || name[n] == '\0');
+}
+
+static int put_entry(struct job *j, struct archive_entry *e)
+{
+	const char *raw = archive_entry_pathname(e);
+	char name[FILES_PATH_MAX + 2];
+	int r;
+
+	if (!raw)
+		return nsbox_fail(j->err, NSBOX_E_INVALID, 0,
+				  "entry %u: its name cannot be decoded", j->entries);
+	if (!raw[0] || strlen(raw) >= sizeof(name))
+		return refuse(j, raw, NSBOX_E_INVALID, "its name is empty or too long");
+	strcpy(name, raw);
+	r = name_normalise(name, j->err);
+	if (r < 0)
+		return r;
+	if (archive_entry_is_encrypted(e))
+		return refuse(j, raw, NSBOX_E_INVALID, "it is encrypted");
+	if (archive_entry_hardlink(e))
+		return refuse(j, raw, NSBOX_E_INVALID, "a hard link");
+	if (is_clutter(name))
+		return 0;
+	if (!name[0])
+		return archive_entry_filetype(e) == AE_IFDIR
+			       ? 0
+			       : refuse(j, raw, NSBOX_E_INVALID, "the top is not a directory");
+	switch (archive_entry_filetype(e)) {
+	case AE_IFREG: return put_file(j, e, name);
+	case AE_IFDIR: return put_dir(j, name);
+	case AE_IFLNK: return put_link(j, e, name);
+	default:
+		return refuse(j, raw, NSBOX_E_INVALID,
+			      "neither a file, a directory nor a symbolic link");
+	}
+}
+
+static int put_entries(struct job *j)
+{
+	struct archive_entry *e;
+	int r;
+
+	while ((r = archive_read_next_header(j->a, &e)) == ARCHIVE_OK) {
+		if (++j->entries > j->lim->entries)
+			return nsbox_fail(j->err, NSBOX_E_LIMIT, 0, "more than %u entries",
+					  j->lim->entries);
+		r = put_entry(j, e);
+		if (r < 0)
+			return r;
+	}
+	if (r == ARCHIVE_EOF)
+		return 0;
+	if (r == ARCHIVE_WARN && archive_entry_pathname(e))
+		return broken(j, archive_entry_pathname(e));
+	return nsbox_fail(j->err, NSBOX_E_INVALID, 0, "after entry %u: %s", j->entries,
+			  archive_error_string(j->a) ? archive_error_string(j->a)
+						     : "cannot be read");
+}
+
+/* Only what is compiled in: some filters of libarchive would start a program instead. */
+static int open_reader(struct job *j, const unsigned char *data, size_t len)
+{
+	bool zip = zip_is(data, len);
+	bool ok = zip ? archive_read_support_format_zip_seekable(j->a) == ARCHIVE_OK
+		      : archive_read_support_format_tar(j->a) == ARCHIVE_OK &&
+				  archive_read_support_filter_gzip(j->a) == ARCHIVE_OK &&
+				  archive_read_support_filter_bzip2(j->a) == ARCHIVE_OK &&
+				  archive_read_support_filter_xz(j->a) == ARCHIVE_OK &&
+				  archive_read_support_filter_zstd(j->a) == ARCHIVE_OK;
+
+	if (!ok)
+		return nsbox_fail(j->err, NSBOX_E_UNSUPPORTED, 0,
+				  "libarchive lacks a format or filter: %s",
+				  archive_error_string(j->a) ? archive_error_string(j->a) : "?");
+	if (archive_read_open_memory(j->a, data, len) != ARCHIVE_OK)
+		return nsbox_fail(j->err, NSBOX_E_INVALID, 0,
+				  "not an archive that can be read (zip and tar are): %s",
+				  archive_error_string(j->a));
+	return 0;
+}
+
+int archive_to_stream(const unsigned char *data, size_t len, const struct unpack_limits *lim,
+		      int fd, struct nsbox_error *err)
+{
+	struct job j = { .lim = lim, .input = len, .fd = fd, .err = err };
+	int r = 0;
+
+	if (len == 0)
+		return nsbox_fail(err, NSBOX_E_INVALID, 0, "the archive is empty");
+	if (zip_is(data, len))
+		r = zip_check(data, len, err);
+	if (r == 0)
+		r = names_new(&j.names, err);
+	if (r < 0)
+		return r;
+	j.a = archive_read_new();
+	r = j.a ? open_reader(&j, data, len)
+		: nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read the archive");
+	if (r == 0)
+		r = put_entries(&j);
+	archive_read_free(j.a);
+	names_free(j.names);
+	return r;
+}
