@@ -412,6 +412,9 @@ int nsbox_plan_open(int plan_fd, struct nsbox_plan **ret, struct nsbox_error *er
 		free(p);
 		return r;
 	}
+	/* A plan may hold an operator's secrets: it is not copied into children that are not its
+	 * own (sandbox.c lifts this for the one clone that needs it). */
+	madvise((void *)p->blob.base, p->blob.size, MADV_DONTFORK);
 	*ret = p;
 	return 0;
 }

@@ -16,6 +16,8 @@
 #include <stdarg.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(default)
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -115,4 +117,6 @@ int nsbox_vformat(char *buf, int size, const char *fmt, va_list ap)
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
+
 #endif

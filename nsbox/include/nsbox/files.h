@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(default)
+
 #define NSBOX_FRAME_MAGIC UINT32_C(0x316d7266) /* "frm1" */
 
 enum nsbox_frame_kind {
@@ -91,5 +93,7 @@ bool nsbox_files_done(const struct nsbox_files_reader *r); /* END was seen */
 
 /* Is this a relative path as described above? `max` bytes of path, no NUL needed. */
 int nsbox_files_check_path(const char *path, size_t len, struct nsbox_error *err);
+
+#pragma GCC visibility pop
 
 #endif

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(default)
+
 enum nsbox_cgroup_kind { NSBOX_CGROUP_NONE, NSBOX_CGROUP_V1, NSBOX_CGROUP_V2 };
 enum nsbox_ids_kind {
 	NSBOX_IDS_SINGLE,     /* no privilege: the payload is the caller's own id */
@@ -53,5 +55,7 @@ int nsbox_host_tier(const struct nsbox_host *host);
 const char *nsbox_tier_name(int tier); /* "process", ... */
 /* Why a layer is missing and what gives it: static or in buf; NULL if the layer is there. */
 const char *nsbox_host_remedy(const struct nsbox_host *host, int layer, char *buf, int size);
+
+#pragma GCC visibility pop
 
 #endif

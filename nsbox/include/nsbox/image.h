@@ -12,6 +12,8 @@
 #include <nsbox/error.h>
 #include <stddef.h>
 
+#pragma GCC visibility push(default)
+
 struct nsbox_root; /* immutable once prepared; may serve any number of sandboxes */
 
 /*
@@ -31,5 +33,7 @@ int nsbox_state_dir(char *buf, size_t size, struct nsbox_error *err);
 
 const char *nsbox_root_name(const struct nsbox_root *root);
 const char *nsbox_root_digest(const struct nsbox_root *root); /* "sha256:..." or "host:..." */
+
+#pragma GCC visibility pop
 
 #endif

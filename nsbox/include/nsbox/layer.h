@@ -12,6 +12,8 @@
 
 #include <stdint.h>
 
+#pragma GCC visibility push(default)
+
 enum nsbox_requirement {
 	NSBOX_OFF = 0,	   /* not asked for */
 	NSBOX_PREFER = 1,  /* taken where the host has it, listed in notEnforced where not */
@@ -27,7 +29,7 @@ enum nsbox_requirement {
 	X(UTS, "uts", REQUIRE, "own host name")                                                   \
 	X(CGROUP_NS, "cgroupNamespace", PREFER, "own view of the control groups")                 \
 	X(ROOT, "root", REQUIRE, "own root: the host's file system is not reachable")             \
-	X(OVERLAY, "overlay", PREFER, "the root's changes go to an upper layer of this run alone") \
+	X(OVERLAY, "overlay", REQUIRE, "the root's changes go to an upper layer of this run alone") \
 	X(PROC, "proc", PREFER, "fresh read-only /proc of the own pid namespace")                 \
 	X(NO_NEW_PRIVS, "noNewPrivileges", REQUIRE, "set-user-id programs gain nothing")          \
 	X(CAPABILITIES, "capabilities", REQUIRE, "no capability in any set")                      \
@@ -52,5 +54,7 @@ const char *nsbox_layer_name(int layer);  /* the JSON name; NULL beyond the tabl
 const char *nsbox_layer_text(int layer);  /* one line for people; NULL beyond the table */
 int nsbox_layer_default(int layer);	  /* enum nsbox_requirement */
 int nsbox_layer_by_name(const char *name); /* enum nsbox_layer, or -1 */
+
+#pragma GCC visibility pop
 
 #endif

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(default)
+
 /* Largest plan or exec request accepted, in bytes. */
 #define NSBOX_PLAN_MAX (16u << 20)
 
@@ -30,5 +32,7 @@ struct nsbox_plan; /* a mapped, checked plan */
  */
 int nsbox_plan_open(int plan_fd, struct nsbox_plan **ret, struct nsbox_error *err);
 void nsbox_plan_close(struct nsbox_plan *plan);
+
+#pragma GCC visibility pop
 
 #endif

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(default)
+
 struct nsbox_manifest; /* as written */
 struct nsbox_policy;   /* resolved: profile, ceiling and manifest joined, in canonical form */
 
@@ -76,5 +78,7 @@ void nsbox_policy_limits(const struct nsbox_policy *p, struct nsbox_policy_limit
 /* Filter bytes (struct sock_filter[]) that refuse execve and execveat, for process.subprocess
  * "none" of a Python function; *ret_len 0 where the policy allows subprocesses. Borrowed. */
 const void *nsbox_policy_noexec_filter(const struct nsbox_policy *p, size_t *ret_len);
+
+#pragma GCC visibility pop
 
 #endif

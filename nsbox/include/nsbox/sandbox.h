@@ -20,6 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(default)
+
 struct nsbox_sandbox;
 
 /* ------------------------------------------------------------------ what is to run */
@@ -192,5 +194,7 @@ void nsbox_sandbox_free(struct nsbox_sandbox *sb);
 int nsbox_run(const struct nsbox_plan *plan, const struct nsbox_root *root,
 	      const struct nsbox_sandbox_options *opt, const struct nsbox_exec *ex,
 	      const struct nsbox_io *io, struct nsbox_result *ret, struct nsbox_error *err);
+
+#pragma GCC visibility pop
 
 #endif

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nsbox/cgroup.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+
+#include "nsbox/ids.h"
+#include "nsbox/util.h"
+
+#define CGROUP2_MAGIC 0x63677270
+#define CGROUP_ROOT "/sys/fs/cgroup"
+
+static const char *const controllers[CG_CONTROLLERS] = { "memory", "pids", "cpu" };
+
+/* ------------------------------------------------------------------ where */
+
+/* The path of this process in the hierarchy of a v1 controller, or of v2 (name NULL). */
+static bool own_path(const char *name, char *ret, size_t size)
+{
+	char text[8192];
+
+	if (read_small_file(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0)
+		return false;
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		char *list = strchr(line, ':'), *path = list ? strchr(list + 1, ':') : NULL;
+		bool hit;
+
+		if (!path)
+			continue;
+		*path++ = '\0';
+		list++;
+		hit = name ? false : !*list;
+		for (char *save, *c = strtok_r(list, ",", &save); name && c;
+		     c = strtok_r(NULL, ",", &save))
+			hit = hit || !strcmp(c, name);
+		if (hit) {
+			nsbox_format(ret, (int)size, "%s", path);
+			return true;
+		}
+	}
+	return false;
+}
+
+static int open_dir(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int make_dir_in(int parent, const char *name)
+{
+	int fd;
+
+	if (mkdirat(parent, name, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}
+
+static int base_v1(int controller)
+{
+	char own[1024], path[1200];
+	auto_close int dir = -1;
+
+	if (!own_path(controllers[controller], own, sizeof(own)))
+		return -ENOENT;
+	nsbox_format(path, sizeof(path), CGROUP_ROOT "/%s%s", controllers[controller], own);
+	dir = open_dir(path);
+	if (dir < 0) /* a container that shows its own group as the root */
+		nsbox_format(path, sizeof(path), CGROUP_ROOT "/%s", controllers[controller]);
+	if (dir < 0)
+		dir = open_dir(path);
+	return dir < 0 ? dir : make_dir_in(dir, "nsbox");
+}
+
+static bool has_word(const char *text, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *p = strstr(text, word); p; p = strstr(p + n, word))
+		if ((p == text || p[-1] == ' ') && (!p[n] || p[n] == ' ' || p[n] == '\n'))
+			return true;
+	return false;
+}
+
+static int enable_v2(int dir)
+{
+	char have[256];
+
+	if (read_small_file(dir, "cgroup.controllers", have, sizeof(have)) < 0)
+		return -ENOENT;
+	for (int i = 0; i < CG_CONTROLLERS; i++) {
+		char word[16];
+		int r;
+
+		if (!has_word(have, controllers[i]))
+			return -ENOTSUP;
+		nsbox_format(word, sizeof(word), "+%s", controllers[i]);
+		r = write_small_file(dir, "cgroup.subtree_control", word);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/*
+ * v2 forbids processes beside sub-groups with controllers, except in the root. So: the root where
+ * it may be written (a host's root user), else our own group, once we have moved out of its way
+ * into a child of our own (a service with Delegate=yes).
+ */
+static int base_v2(void)
+{
+	char own[1024], path[1200], pid[16];
+	auto_close int root = open_dir(CGROUP_ROOT), dir = -1, self = -1, base = -1;
+	struct statfs fs;
+	int r;
+
+	if (root < 0)
+		return root;
+	if (fstatfs(root, &fs) < 0 || fs.f_type != CGROUP2_MAGIC)
+		return -ENOTSUP;
+	if (enable_v2(root) == 0) {
+		base = make_dir_in(root, "nsbox");
+		if (base >= 0 && enable_v2(base) == 0)
+			return take_fd(&base);
+	}
+	if (!own_path(NULL, own, sizeof(own)) || !strcmp(own, "/"))
+		return -EACCES;
+	nsbox_format(path, sizeof(path), CGROUP_ROOT "%s", own);
+	dir = open_dir(path);
+	if (dir < 0)
+		return dir;
+	self = make_dir_in(dir, "nsbox-owner");
+	if (self < 0)
+		return self;
+	nsbox_format(pid, sizeof(pid), "%d", (int)getpid());
+	r = write_small_file(self, "cgroup.procs", pid);
+	if (r == 0)
+		r = enable_v2(dir);
+	if (r < 0)
+		return r;
+	close_fd(&base);
+	base = make_dir_in(dir, "nsbox");
+	if (base < 0)
+		return base;
+	r = enable_v2(base);
+	return r < 0 ? r : take_fd(&base);
+}
+
+static bool is_v2(void)
+{
+	struct statfs fs;
+
+	return statfs(CGROUP_ROOT, &fs) == 0 && fs.f_type == CGROUP2_MAGIC;
+}
+
+static int open_bases(struct cgroup *cg)
+{
+	int r;
+
+	for (int i = 0; i < CG_CONTROLLERS; i++)
+		cg->base[i] = cg->leaf[i] = -1;
+	cg->kind = NSBOX_CGROUP_NONE;
+	if (is_v2()) {
+		r = base_v2();
+		if (r < 0)
+			return r;
+		cg->base[0] = r;
+		for (int i = 1; i < CG_CONTROLLERS; i++) {
+			cg->base[i] = fcntl(r, F_DUPFD_CLOEXEC, 3);
+			if (cg->base[i] < 0)
+				return -errno;
+		}
+		cg->kind = NSBOX_CGROUP_V2;
+		return 0;
+	}
+	for (int i = 0; i < CG_CONTROLLERS; i++) {
+		cg->base[i] = base_v1(i);
+		if (cg->base[i] < 0)
+			return cg->base[i];
+	}
+	cg->kind = NSBOX_CGROUP_V1;
+	return 0;
+}
+
+/* ------------------------------------------------------------------ files by version */
+
+enum file { F_MEMORY, F_SWAP, F_PIDS, F_CPU, F_PEAK, F_OOM, F_PIDS_EVENTS, F_FILES };
+
+static const struct {
+	int controller;
+	const char *name[3]; /* by enum nsbox_cgroup_kind */
+	const char *key;     /* word before the value, NULL: the whole file */
+} files[F_FILES] = {
+	[F_MEMORY] = { CG_MEMORY, { NULL, "memory.limit_in_bytes", "memory.max" }, NULL },
+	[F_SWAP] = { CG_MEMORY, { NULL, "memory.memsw.limit_in_bytes", "memory.swap.max" }, NULL },
+	[F_PIDS] = { CG_PIDS, { NULL, "pids.max", "pids.max" }, NULL },
+	[F_CPU] = { CG_CPU, { NULL, "cpu.cfs_quota_us", "cpu.max" }, NULL },
+	[F_PEAK] = { CG_MEMORY, { NULL, "memory.max_usage_in_bytes", "memory.peak" }, NULL },
+	[F_OOM] = { CG_MEMORY, { NULL, "memory.oom_control", "memory.events" }, "oom_kill" },
+	[F_PIDS_EVENTS] = { CG_PIDS, { NULL, "pids.events", "pids.events" }, "max" },
+};
+
+static int set(const struct cgroup *cg, enum file f, const char *value)
+{
+	return write_small_file(cg->leaf[files[f].controller], files[f].name[cg->kind], value);
+}
+
+static uint64_t get(const struct cgroup *cg, enum file f)
+{
+	char text[2048], *save;
+
+	if (read_small_file(cg->leaf[files[f].controller], files[f].name[cg->kind], text,
+			    sizeof(text)) < 0)
+		return 0;
+	if (!files[f].key)
+		return strtoull(text, NULL, 10);
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		size_t n = strlen(files[f].key);
+
+		if (!strncmp(line, files[f].key, n) && line[n] == ' ')
+			return strtoull(line + n, NULL, 10);
+	}
+	return 0;
+}
+
+static int limit_error(int r, const char *what, struct nsbox_error *err)
+{
+	return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, r, "set the %s limit", what);
+}
+
+static int set_limits(const struct cgroup *cg, const struct plan_limits *l, struct nsbox_error *err)
+{
+	char v[48];
+	int r;
+
+	nsbox_format(v, sizeof(v), "%llu", (unsigned long long)l->memory);
+	r = set(cg, F_MEMORY, v);
+	/* A reused v1 group may hold a memsw limit below the new memory limit: raise it first. */
+	if (r == -EINVAL && cg->kind == NSBOX_CGROUP_V1 && set(cg, F_SWAP, "-1") == 0)
+		r = set(cg, F_MEMORY, v);
+	if (r < 0)
+		return limit_error(r, "memory", err);
+	/* No swap. A kernel without swap accounting has no file for it. */
+	r = set(cg, F_SWAP, cg->kind == NSBOX_CGROUP_V1 ? v : "0");
+	if (r < 0 && r != -ENOENT)
+		return limit_error(r, "swap", err);
+	nsbox_format(v, sizeof(v), "%u", l->pids);
+	r = set(cg, F_PIDS, v);
+	if (r < 0)
+		return limit_error(r, "process", err);
+	nsbox_format(v, sizeof(v), cg->kind == NSBOX_CGROUP_V1 ? "%llu" : "%llu 100000",
+		     (unsigned long long)l->cpu_milli * 100);
+	r = set(cg, F_CPU, v);
+	return r < 0 ? limit_error(r, "cpu", err) : 0;
+}
+
+/* ------------------------------------------------------------------ life of a leaf */
+
+int cgroup_open(struct cgroup *cg, uint32_t slot, const struct plan_limits *l,
+		struct nsbox_error *err)
+{
+	char name[16];
+	int r = open_bases(cg);
+
+	cg->slot = slot;
+	if (r < 0) {
+		cgroup_close(cg);
+		return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_UNSUPPORTED, r,
+				     "use control groups below " CGROUP_ROOT);
+	}
+	nsbox_format(name, sizeof(name), "%u", slot);
+	for (int i = 0; i < CG_CONTROLLERS; i++) {
+		cg->leaf[i] = make_dir_in(cg->base[i], name);
+		if (cg->leaf[i] < 0) {
+			r = nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, cg->leaf[i],
+					  "make the control group nsbox/%s", name);
+			break;
+		}
+	}
+	if (r == 0)
+		r = set_limits(cg, l, err);
+	if (r < 0) {
+		cgroup_close(cg);
+		return r;
+	}
+	/* A leaf left by a dead owner keeps its counters. */
+	if (cg->kind == NSBOX_CGROUP_V1)
+		set(cg, F_PEAK, "0");
+	cg->oom_at_start = get(cg, F_OOM);
+	cg->pids_at_start = get(cg, F_PIDS_EVENTS);
+	return 0;
+}
+
+int cgroup_attach(const struct cgroup *cg, pid_t pid, struct nsbox_error *err)
+{
+	char text[16];
+
+	nsbox_format(text, sizeof(text), "%d", (int)pid);
+	for (int i = 0; i < CG_CONTROLLERS; i++) {
+		int r = write_small_file(cg->leaf[i], "cgroup.procs", text);
+
+		if (r < 0)
+			return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, r,
+					     "put the payload into its %s group", controllers[i]);
+		if (cg->kind == NSBOX_CGROUP_V2)
+			break;
+	}
+	return 0;
+}
+
+void cgroup_usage(const struct cgroup *cg, struct cgroup_usage *ret)
+{
+	if (cg->kind == NSBOX_CGROUP_NONE)
+		return;
+	ret->memory_peak = get(cg, F_PEAK);
+	ret->oom_kills = (uint32_t)(get(cg, F_OOM) - cg->oom_at_start);
+	ret->pids_hits = (uint32_t)(get(cg, F_PIDS_EVENTS) - cg->pids_at_start);
+}
+
+/* A process that was just reaped may still count for some milliseconds. */
+static void remove_leaf(int base, const char *name)
+{
+	const struct timespec pause = { 0, 2000000 };
+
+	for (int i = 0; i < 100; i++) {
+		if (unlinkat(base, name, AT_REMOVEDIR) == 0 || errno != EBUSY)
+			return;
+		nanosleep(&pause, NULL);
+	}
+}
+
+void cgroup_close(struct cgroup *cg)
+{
+	char name[16];
+
+	nsbox_format(name, sizeof(name), "%u", cg->slot);
+	for (int i = 0; i < CG_CONTROLLERS; i++) {
+		if (cg->leaf[i] >= 0)
+			remove_leaf(cg->base[i], name);
+		close_fd(&cg->leaf[i]);
+		close_fd(&cg->base[i]);
+	}
+	cg->kind = NSBOX_CGROUP_NONE;
+}
+
+static void sweep_dir(int base)
+{
+	int copy = openat(base, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *e;
+
+	if (!dir) {
+		close_fd(&copy);
+		return;
+	}
+	while ((e = readdir(dir))) {
+		struct slot slot;
+		uint64_t n;
+
+		if (!parse_u64(e->d_name, &n) || n >= IDS_SLOTS || slot_try((uint32_t)n, &slot) < 0)
+			continue;
+		remove_leaf(base, e->d_name);
+		slot_release(&slot);
+	}
+	closedir(dir);
+}
+
+void cgroup_sweep(void)
+{
+	struct cgroup cg;
+
+	if (open_bases(&cg) == 0)
+		for (int i = 0; i < (cg.kind == NSBOX_CGROUP_V2 ? 1 : CG_CONTROLLERS); i++)
+			sweep_dir(cg.base[i]);
+	cgroup_close(&cg);
+}
+
+int cgroup_probe(struct nsbox_host *host)
+{
+	struct cgroup cg;
+	int r = open_bases(&cg);
+
+	host->cgroup_kind = (uint32_t)cg.kind;
+	host->cgroup_memory = host->cgroup_pids = host->cgroup_cpu = r == 0;
+	if (r < 0)
+		nsbox_format(host->cgroup_note, sizeof(host->cgroup_note),
+			     "cgroup %s below " CGROUP_ROOT " cannot be written: %s",
+			     is_v2() ? "v2" : "v1", strerrordesc_np(-r));
+	cgroup_close(&cg);
+	return r;
+}

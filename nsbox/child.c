@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The child: from clone3 to a locked-down init.
+ *
+ * Theory of operation. The owner clones us into seven fresh namespaces and writes our id maps; until
+ * then we hold every capability of a user namespace in which we are nobody, and wait. Then the
+ * stages below run in the order of the table, each doing one thing with system calls alone, each
+ * named in the error when it fails. A stage never continues after a failure of its own; whether a
+ * missing layer is a failure is the plan's word (layer_missing). At the end init has no capability
+ * but those it needs to start payloads, sits in the sandbox's Landlock domain behind its own
+ * filter, and nothing of the host is reachable any more. Only then does it serve requests.
+ *
+ *   stage         should                                        must not
+ *   propagation   cut mount events in both directions           mount anything
+ *   scratch       put a sized tmpfs under our feet, the host    trust a host path as a target
+ *                 at /old
+ *   overlay       mount the new root at /root                   write through a lower layer
+ *   dev, proc     make fresh ones                               use the image's nodes
+ *   mount         bind what the image shows                     follow links out of a root
+ *   pivot         make /root the only root there is             keep a descriptor of the host
+ *   files         let a confined helper unpack the run's files  parse them ourselves
+ *   mask          hide and freeze paths                         create what is not there
+ *   loopback, nftables   lo up behind a default-deny filter     add a route
+ *   sysctl        forbid nested namespaces, freeze /proc        leave /proc writable
+ *   capabilities  keep SETUID, SETGID, KILL and nothing else    leave a way to gain one
+ *   landlock      enter the sandbox's one domain                (mounting is over: it forbids it)
+ *   init filter   bound every later system call
+ */
+#include "nsbox/child.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "nsbox/sys.h"
+#include "nsbox/util.h"
+
+int layer_missing(struct child *c, int layer, int stage, int errnum, const char *what,
+		  struct nsbox_error *err)
+{
+	if (child_fixed(c)->layer[layer] == NSBOX_REQUIRE)
+		return nsbox_fail_at(err, stage, NSBOX_E_UNSUPPORTED, errnum,
+				     "%s (the policy requires the layer '%s')", what,
+				     nsbox_layer_name(layer));
+	c->not_enforced |= NSBOX_LAYER_BIT(layer);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ descriptors and signals */
+
+/* Insertion sort: a handful of entries, no heap. */
+static void sort(int *v, unsigned n)
+{
+	for (unsigned i = 1; i < n; i++)
+		for (unsigned j = i; j > 0 && v[j] < v[j - 1]; j--) {
+			int t = v[j];
+
+			v[j] = v[j - 1];
+			v[j - 1] = t;
+		}
+}
+
+void child_close_others(int from, const int *keep, unsigned n)
+{
+	int v[16];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < n && count < ARRAY_SIZE(v); i++)
+		if (keep[i] >= from)
+			v[count++] = keep[i];
+	sort(v, count);
+	for (unsigned i = 0; i < count; i++) {
+		if (v[i] > from)
+			close_range((unsigned)from, (unsigned)v[i] - 1, 0);
+		from = v[i] + 1;
+	}
+	close_range((unsigned)from, ~0U, 0);
+}
+
+/* Nothing of the owner's stays: not its terminal, its files, its handlers, its session. */
+static int detach_from_owner(struct child *c, struct nsbox_error *err)
+{
+	const int keep[] = { c->control, c->files_fd };
+	struct sigaction dfl = { .sa_handler = SIG_DFL };
+	sigset_t none;
+	int fd;
+
+	/* The owner's descriptors first: they are what could leak. 0-2 become /dev/null of the
+	 * host, which no one can do harm with. */
+	child_close_others(3, keep, ARRAY_SIZE(keep));
+	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_CLONE, NSBOX_E_SETUP, errno,
+				     "open /dev/null");
+	for (int i = 0; i < 3; i++)
+		dup2(fd, i);
+	if (fd > 2)
+		close(fd);
+	for (int sig = 1; sig < NSIG; sig++)
+		sigaction(sig, &dfl, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setsid();
+	umask(0);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ processes */
+
+int child_fork(void)
+{
+	struct clone_args args = { .exit_signal = SIGCHLD };
+
+	return sys_clone3(&args, sizeof(args));
+}
+
+int child_helper(struct child *c, bool filter,
+		 int (*fn)(struct child *, void *, struct nsbox_error *), void *arg,
+		 struct nsbox_error *err)
+{
+	struct nsbox_error report = { 0 };
+	int pipe_fds[2], status, r;
+	pid_t pid;
+
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make a pipe for a helper");
+	pid = child_fork();
+	if (pid < 0) {
+		r = -errno;
+		close(pipe_fds[0]);
+		close(pipe_fds[1]);
+		return nsbox_fail(err, NSBOX_E_NOMEM, r, "fork a helper");
+	}
+	if (pid == 0) {
+		close(pipe_fds[0]);
+		close(c->control);
+		r = payload_credentials(c, &report);
+		if (r == 0 && filter)
+			r = payload_filter(c, &report);
+		if (r == 0)
+			r = fn(c, arg, &report);
+		if (r < 0)
+			write_full(pipe_fds[1], &report, sizeof(report));
+		_exit(r < 0);
+	}
+	close(pipe_fds[1]);
+	r = read_full(pipe_fds[0], &report, sizeof(report));
+	close(pipe_fds[0]);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (r == 0) {
+		report.msg[NSBOX_ERROR_MSG_MAX - 1] = '\0';
+		if (err)
+			*err = report;
+		return report.errnum ? -report.errnum : -EINVAL;
+	}
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		return nsbox_fail(err, NSBOX_E_SETUP, EIO, "a helper ended early (status 0x%x)",
+				  (unsigned)status);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ the table */
+
+static const struct {
+	int stage;
+	int (*run)(struct child *, struct nsbox_error *);
+} stages[] = {
+	{ NSBOX_STAGE_PROPAGATION, stage_propagation },
+	{ NSBOX_STAGE_SCRATCH, stage_scratch },
+	{ NSBOX_STAGE_OVERLAY, stage_overlay },
+	{ NSBOX_STAGE_DEV, stage_dev },
+	{ NSBOX_STAGE_PROC, stage_proc },
+	{ NSBOX_STAGE_MOUNT, stage_mount },
+	{ NSBOX_STAGE_PIVOT, stage_pivot },
+	{ NSBOX_STAGE_FILES, stage_files },
+	{ NSBOX_STAGE_MASK, stage_mask },
+	{ NSBOX_STAGE_LOOPBACK, stage_loopback },
+	{ NSBOX_STAGE_NFTABLES, stage_nftables },
+	{ NSBOX_STAGE_SYSCTL, stage_sysctl },
+	{ NSBOX_STAGE_HOSTNAME, stage_hostname },
+	{ NSBOX_STAGE_CAPABILITIES, stage_capabilities },
+	{ NSBOX_STAGE_LANDLOCK, stage_landlock },
+	{ NSBOX_STAGE_INIT_FILTER, stage_init_filter },
+};
+
+static int wait_for_go(struct child *c, struct nsbox_error *err)
+{
+	struct ctl_request req;
+	unsigned none = 0;
+	int r = ctl_recv(c->control, &req, sizeof(req), NULL, &none, 0);
+
+	if (r < 0 || req.magic != CTL_MAGIC || req.kind != CTL_GO)
+		return nsbox_fail_at(err, NSBOX_STAGE_CLONE, NSBOX_E_PROTOCOL, r ? r : -EBADMSG,
+				     "wait for the owner");
+	return 0;
+}
+
+/*
+ * Take the ids that were mapped. With a range we become inside-root, which is the image block's
+ * own root and nobody on the host; with a single id we are the payload's id already. The groups of
+ * the owner go first: inside, they would still count for access.
+ */
+static int take_ids(struct child *c, struct nsbox_error *err)
+{
+	if (c->single_id)
+		return 0;
+	if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
+	    syscall(SYS_setresuid, 0, 0, 0) < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_SETUP, errno,
+				     "become root inside the user namespace");
+	return 0;
+}
+
+static int set_up(struct child *c, struct nsbox_error *err)
+{
+	int r = detach_from_owner(c, err);
+
+	if (r == 0)
+		r = wait_for_go(c, err);
+	if (r == 0)
+		r = take_ids(c, err);
+	for (unsigned i = 0; r == 0 && i < ARRAY_SIZE(stages); i++) {
+		uint64_t start = monotonic_us();
+
+		r = stages[i].run(c, err);
+		c->stage_us[stages[i].stage] = (uint32_t)(monotonic_us() - start);
+		if (r < 0 && err->stage == NSBOX_STAGE_NONE)
+			err->stage = stages[i].stage;
+	}
+	return r;
+}
+
+_Noreturn void child_main(struct child *c)
+{
+	struct ctl_report rep = { .magic = CTL_MAGIC, .kind = CTL_READY };
+	int r;
+
+	c->old_root = c->new_root = c->proc_mount = -1;
+	/* What clone3 gave by succeeding. */
+	c->enforced = c->want &
+		      (NSBOX_LAYER_BIT(NSBOX_LAYER_USER) | NSBOX_LAYER_BIT(NSBOX_LAYER_MOUNT) |
+		       NSBOX_LAYER_BIT(NSBOX_LAYER_PID) | NSBOX_LAYER_BIT(NSBOX_LAYER_NET) |
+		       NSBOX_LAYER_BIT(NSBOX_LAYER_IPC) | NSBOX_LAYER_BIT(NSBOX_LAYER_UTS) |
+		       NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP_NS));
+	r = set_up(c, &rep.error);
+	if (r < 0)
+		rep.kind = CTL_FAILED;
+	rep.enforced = c->enforced;
+	rep.not_enforced = c->not_enforced;
+	memcpy(rep.stage_us, c->stage_us, sizeof(rep.stage_us));
+	if (ctl_send(c->control, &rep, sizeof(rep), NULL, 0) < 0 || r < 0)
+		_exit(1);
+	init_serve(c);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the sandbox: from clone3 to the program. Everything declared here runs after clone, in a
+ * copy of the owner's memory that may have been taken while another thread held a lock: system
+ * calls only, no heap, no stdio, no locale, no libc function that keeps state.
+ */
+#ifndef NSBOX_CHILD_H
+#define NSBOX_CHILD_H
+
+#include <nsbox/sandbox.h>
+
+#include "nsbox/control.h"
+#include "nsbox/plan_build.h"
+
+struct child {
+	const struct blob *plan;
+	const struct blob *root;
+	int control;	  /* our end of the control pair */
+	int files_fd;	  /* file stream to unpack, or -1 */
+	bool single_id;	  /* one id is mapped: init and payload share it */
+	uint32_t want;	  /* layers that the plan asks for and the host has */
+	bool cgroup;	  /* the payload waits to be put into a control group */
+	int owner_pid;	  /* for the witness: must not exist inside */
+	/* filled on the way */
+	uint32_t enforced, not_enforced;
+	uint32_t stage_us[NSBOX_STAGE_READY + 1];
+	int old_root;	  /* the host's root while the new one is built, else -1 */
+	int new_root;	  /* O_PATH of the root that is being built, then of "/" */
+	int proc_mount;	  /* mount descriptor of our procfs, or -1 */
+};
+
+static inline const struct plan_fixed *child_fixed(const struct child *c)
+{
+	return blob_fixed(c->plan, struct plan_fixed);
+}
+
+/* The clone's main: set up, serve, exit with the sandbox. */
+_Noreturn void child_main(struct child *c);
+
+/* Stages, in order; each 0 or -errno with err filled. See child.c for what they should and must
+ * not do. */
+int stage_propagation(struct child *c, struct nsbox_error *err);
+int stage_scratch(struct child *c, struct nsbox_error *err);
+int stage_overlay(struct child *c, struct nsbox_error *err);
+int stage_dev(struct child *c, struct nsbox_error *err);
+int stage_proc(struct child *c, struct nsbox_error *err);
+int stage_mount(struct child *c, struct nsbox_error *err);
+int stage_pivot(struct child *c, struct nsbox_error *err);
+int stage_files(struct child *c, struct nsbox_error *err);
+int stage_mask(struct child *c, struct nsbox_error *err);
+int stage_loopback(struct child *c, struct nsbox_error *err);
+int stage_nftables(struct child *c, struct nsbox_error *err);
+int stage_sysctl(struct child *c, struct nsbox_error *err);
+int stage_hostname(struct child *c, struct nsbox_error *err);
+int stage_capabilities(struct child *c, struct nsbox_error *err);
+int stage_landlock(struct child *c, struct nsbox_error *err);
+int stage_init_filter(struct child *c, struct nsbox_error *err);
+
+/* A layer that did not come about: the error where the plan requires it; else noted, and 0. */
+int layer_missing(struct child *c, int layer, int stage, int errnum, const char *what,
+		  struct nsbox_error *err);
+
+/* init.c: serve exec requests until the owner goes. */
+_Noreturn void init_serve(struct child *c);
+
+/* payload.c: become the program of an exec request; reports on channel. */
+struct payload_fds {
+	int channel;
+	int std[3], request, result;
+};
+_Noreturn void payload_main(struct child *c, const struct blob *exec, struct payload_fds *fds);
+
+/* Credentials, no filter: what the helpers that unpack and collect run with. */
+int payload_credentials(const struct child *c, struct nsbox_error *err);
+int payload_filter(const struct child *c, struct nsbox_error *err);
+/* fork(2) without libc's handlers: safe after clone. */
+int child_fork(void);
+/* Run fn confined as a payload in a process of its own and wait for it. */
+int child_helper(struct child *c, bool filter, int (*fn)(struct child *, void *, struct nsbox_error *),
+		 void *arg, struct nsbox_error *err);
+/* Close all descriptors from `from` on but those of the list (-1 entries are ignored). */
+void child_close_others(int from, const int *keep, unsigned n);
+
+/* witness.c */
+int witness_run(const struct child *c, struct ctl_report *rep, struct nsbox_error *err);
+
+/* diagnose.c: why execve of this file failed, as code and message; returns -errnum. */
+int diagnose_exec(const char *path, int errnum, struct nsbox_error *err);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nsbox/ids.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "nsbox/util.h"
+
+/* ------------------------------------------------------------------ slots */
+
+int ids_run_dir(char *buf, int size, struct nsbox_error *err)
+{
+	const char *xdg = secure_getenv("XDG_RUNTIME_DIR");
+	struct stat st;
+
+	if (geteuid() == 0)
+		nsbox_format(buf, size, "/run/nsbox");
+	else if (xdg && *xdg == '/')
+		nsbox_format(buf, size, "%s/nsbox", xdg);
+	else
+		nsbox_format(buf, size, "/tmp/nsbox-%u", (unsigned)geteuid());
+	if (mkdir(buf, 0755) < 0 && errno != EEXIST)
+		return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_IO, errno, "make '%s'", buf);
+	/* /tmp is everyone's: a directory that another made there is not ours to trust. */
+	if (lstat(buf, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
+	    (st.st_mode & 022))
+		return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_IO, EPERM,
+				     "use '%s': it must be a directory of this user that no other "
+				     "can write",
+				     buf);
+	return 0;
+}
+
+static int open_slots(struct nsbox_error *err)
+{
+	char dir[256], path[300];
+	int fd, r = ids_run_dir(dir, sizeof(dir), err);
+
+	if (r < 0)
+		return r;
+	nsbox_format(path, sizeof(path), "%s/slots", dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_IO, errno, "open '%s'", path);
+	return fd;
+}
+
+static bool lock_byte(int fd, uint32_t n)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1 };
+
+	return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+int slot_take(struct slot *ret, struct nsbox_error *err)
+{
+	auto_close int fd = open_slots(err);
+
+	if (fd < 0)
+		return fd;
+	/* Lowest first: after a crash the leftovers of a slot are met, and cleared, soon. */
+	for (uint32_t n = 0; n < IDS_SLOTS; n++) {
+		if (!lock_byte(fd, n))
+			continue;
+		ret->number = n;
+		ret->lock_fd = take_fd(&fd);
+		return 0;
+	}
+	return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_LIMIT, EAGAIN,
+			     "%d sandboxes are alive on this host", IDS_SLOTS);
+}
+
+int slot_try(uint32_t number, struct slot *ret)
+{
+	auto_close int fd = open_slots(NULL);
+
+	if (fd < 0 || number >= IDS_SLOTS || !lock_byte(fd, number))
+		return -EAGAIN;
+	ret->number = number;
+	ret->lock_fd = take_fd(&fd);
+	return 0;
+}
+
+void slot_release(struct slot *slot)
+{
+	close_fd(&slot->lock_fd);
+}
+
+/* ------------------------------------------------------------------ maps */
+
+static int write_map(int proc, const char *name, const char *text, struct nsbox_error *err)
+{
+	int r = write_small_file(proc, name, text);
+
+	if (r < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_SETUP, r,
+				     "write the %s of the sandbox", name);
+	return 0;
+}
+
+int ids_write_maps(pid_t pid, int kind, uint32_t slot, struct nsbox_error *err)
+{
+	uint32_t payload = IDS_PAYLOAD_BASE + slot;
+	char path[32], map[160], gmap[64];
+	auto_close int proc = -1;
+	int r;
+
+	nsbox_format(path, sizeof(path), "/proc/%d", (int)pid);
+	proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (proc < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_SETUP, errno, "open %s", path);
+	if (kind == NSBOX_IDS_PRIVILEGED) {
+		nsbox_format(map, sizeof(map), "0 %u %u\n%u %u 1\n%u %u %u\n", IDS_IMAGE_BASE,
+			     IDS_INSIDE, IDS_INSIDE, payload, IDS_INSIDE + 1,
+			     IDS_IMAGE_BASE + IDS_INSIDE + 1, 65536 - IDS_INSIDE - 1);
+		r = write_map(proc, "gid_map", map, err);
+		return r < 0 ? r : write_map(proc, "uid_map", map, err);
+	}
+	/* Without privilege the kernel wants setgroups off first: dropping a group that a file
+	 * denies would be a gain. */
+	r = write_map(proc, "setgroups", "deny", err);
+	nsbox_format(gmap, sizeof(gmap), "%u %u 1\n", IDS_INSIDE, (unsigned)getegid());
+	nsbox_format(map, sizeof(map), "%u %u 1\n", IDS_INSIDE, (unsigned)geteuid());
+	if (r == 0)
+		r = write_map(proc, "gid_map", gmap, err);
+	if (r == 0)
+		r = write_map(proc, "uid_map", map, err);
+	return r;
+}

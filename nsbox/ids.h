@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Slots and ids.
+ *
+ * A slot is a small number that one live sandbox of this host holds alone: it names the sandbox's
+ * control group and, where the owner may map a range, its outside user id. It is a byte range of a
+ * lock file, held by an open-file-description lock: when the owner dies, however it dies, the
+ * kernel frees it, and whatever still carries the number is known to be a leftover.
+ */
+#ifndef NSBOX_IDS_H
+#define NSBOX_IDS_H
+
+#include <nsbox/host.h>
+#include <sys/types.h>
+
+/*
+ * Outside ids of a privileged owner. 1879048192 is the first id above the range that systemd gives
+ * to containers and below 2^31: nothing of Debian's assigns it. The image block holds what images
+ * own (inside 0-999 and 1001-65535); each sandbox's payload is an id of its own above it.
+ */
+#define IDS_IMAGE_BASE UINT32_C(1879048192)
+#define IDS_PAYLOAD_BASE (IDS_IMAGE_BASE + 65536)
+#define IDS_SLOTS 16384
+#define IDS_INSIDE 1000 /* the payload, inside */
+
+struct slot {
+	int lock_fd; /* holds the lock; -1: none */
+	uint32_t number;
+};
+
+/* Directory for locks: /run/nsbox, or $XDG_RUNTIME_DIR/nsbox for who cannot write there. */
+int ids_run_dir(char *buf, int size, struct nsbox_error *err);
+/* The lowest free slot. */
+int slot_take(struct slot *ret, struct nsbox_error *err);
+void slot_release(struct slot *slot);
+/* Is this slot free? If so take it (to clean up behind a dead owner). */
+int slot_try(uint32_t number, struct slot *ret);
+
+/* Write the maps of a child that waits in a new user namespace. */
+int ids_write_maps(pid_t pid, int kind, uint32_t slot, struct nsbox_error *err);
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pid 1 of a sandbox: starts programs when the owner asks, reaps, ends things, and goes when the
+ * owner goes.
+ *
+ * It is one loop over two descriptors, the control socket and a signalfd for SIGCHLD. The kernel
+ * does the rest: a pid 1 ignores every signal it has no handler for, and when it exits all that
+ * is left in the pid namespace is killed. That is why losing the owner is handled by _exit().
+ */
+#include "nsbox/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#include "nsbox/files_child.h"
+#include "nsbox/sys.h"
+#include "nsbox/util.h"
+
+struct init {
+	struct child *child;
+	int signals;	/* signalfd */
+	pid_t main_pid; /* of the running exec, 0 for none */
+	uint32_t id;
+	bool kill_rest;
+};
+
+static void tell(struct init *in, struct ctl_report *rep)
+{
+	rep->magic = CTL_MAGIC;
+	if (ctl_send(in->child->control, rep, sizeof(*rep), NULL, 0) < 0)
+		_exit(0); /* no one is there to hear it */
+}
+
+/* ------------------------------------------------------------------ exec */
+
+static void close_all(int *fds, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		close_fd(&fds[i]);
+}
+
+/* Descriptors of EXEC in their order; false where their number does not fit the flags. */
+static bool sort_fds(const struct ctl_request *req, const int *fds, unsigned n,
+		     struct payload_fds *ret)
+{
+	unsigned at = 5;
+
+	if (n < 5)
+		return false;
+	ret->channel = fds[1];
+	memcpy(ret->std, fds + 2, sizeof(ret->std));
+	ret->request = ret->result = -1;
+	if (req->flags & EXECF_FD3)
+		ret->request = at < n ? fds[at++] : -1;
+	if (req->flags & EXECF_FD4)
+		ret->result = at < n ? fds[at++] : -1;
+	return at == n;
+}
+
+static void start(struct init *in, const struct ctl_request *req, int *fds, unsigned n)
+{
+	struct ctl_report rep = { .magic = CTL_MAGIC, .kind = CTL_ERROR };
+	struct payload_fds io;
+	struct blob exec = { 0 };
+	pid_t pid;
+	int r;
+
+	/* The owner is trusted, but a mistake of its must not look like a run. */
+	if (!sort_fds(req, fds, n, &io) || in->main_pid) {
+		close_all(fds, n);
+		_exit(2);
+	}
+	r = blob_map(fds[0], EXEC_MAGIC, &exec, &rep.error);
+	if (r == 0) {
+		pid = child_fork();
+		if (pid == 0) {
+			close(in->signals);
+			close(in->child->control);
+			payload_main(in->child, &exec, &io);
+		}
+		if (pid < 0)
+			nsbox_fail_at(&rep.error, NSBOX_STAGE_FORK, NSBOX_E_NOMEM, errno,
+				      "fork the program's process");
+		else
+			in->main_pid = pid;
+	}
+	blob_unmap(&exec);
+	in->id = req->id;
+	in->kill_rest = req->flags & EXECF_KILL_REST;
+	if (!in->main_pid)
+		ctl_send(io.channel, &rep, sizeof(rep), NULL, 0);
+	close_all(fds, n);
+}
+
+/* ------------------------------------------------------------------ signals */
+
+static void deliver(struct init *in, const struct ctl_request *req)
+{
+	if (req->signal < 1 || req->signal >= NSIG || !in->main_pid || req->id != in->id)
+		return;
+	if (req->all)
+		kill(-1, req->signal); /* everything in the namespace but us */
+	else
+		kill(-in->main_pid, req->signal); /* the program leads a group of its own */
+}
+
+static uint64_t cpu_us(const struct rusage *u)
+{
+	return (uint64_t)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) * 1000000 +
+	       (uint64_t)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
+}
+
+/*
+ * The program has ended. In a one-shot run everything else ends now: the result is due, and nothing
+ * may write afterwards. Killing and reaping alternate because a fork may have slipped past a kill.
+ */
+static void finished(struct init *in, int status, const struct rusage *usage)
+{
+	struct ctl_report rep = { .kind = CTL_EXITED, .id = in->id, .status = status };
+	struct rusage rest;
+
+	rep.cpu_us = cpu_us(usage);
+	if (in->kill_rest) {
+		for (;;) {
+			kill(-1, SIGKILL);
+			if (wait4(-1, NULL, __WALL, &rest) < 0 && errno == ECHILD)
+				break;
+			rep.cpu_us += cpu_us(&rest);
+		}
+	}
+	in->main_pid = 0;
+	tell(in, &rep);
+}
+
+static void reap(struct init *in)
+{
+	struct signalfd_siginfo info;
+	struct rusage usage;
+	int status;
+	pid_t pid;
+
+	while (read(in->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+		;
+	while ((pid = wait4(-1, &status, WNOHANG | __WALL, &usage)) > 0)
+		if (pid == in->main_pid)
+			finished(in, status, &usage);
+}
+
+/* ------------------------------------------------------------------ collect */
+
+struct collect {
+	const struct ctl_request *req;
+	int out;
+};
+
+static int collect_files(struct child *c, void *arg, struct nsbox_error *err)
+{
+	const struct collect *col = arg;
+	const struct plan_limits *l = &child_fixed(c)->limits;
+	struct nsbox_files_limits lim = { l->disk, (uint32_t)MIN(l->disk_inodes, UINT32_MAX) };
+	struct files_rule rules[CTL_OUTPUTS_MAX];
+	const char *base = col->req->base[0] ? col->req->base
+					     : blob_get_str(c->plan, child_fixed(c)->workdir);
+
+	for (unsigned i = 0; i < col->req->rules; i++)
+		rules[i] = (struct files_rule){ col->req->rule[i].glob, col->req->rule[i].max_bytes,
+						col->req->rule[i].max_files };
+	return files_child_collect(c->new_root, base, rules, col->req->rules, col->out, &lim, err);
+}
+
+static void collect(struct init *in, struct ctl_request *req, int *fds, unsigned n)
+{
+	struct collect col = { req, n ? fds[0] : -1 };
+	struct ctl_report rep = { .kind = CTL_COLLECTED };
+
+	req->base[sizeof(req->base) - 1] = '\0';
+	if (n != 1 || req->rules > CTL_OUTPUTS_MAX) {
+		nsbox_fail_at(&rep.error, NSBOX_STAGE_COLLECT, NSBOX_E_PROTOCOL, 0,
+			      "malformed request to collect files");
+	} else {
+		for (unsigned i = 0; i < req->rules; i++)
+			req->rule[i].glob[sizeof(req->rule[i].glob) - 1] = '\0';
+		child_helper(in->child, true, collect_files, &col, &rep.error);
+	}
+	close_all(fds, n);
+	tell(in, &rep);
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static void request(struct init *in)
+{
+	struct ctl_request req;
+	int fds[CTL_FDS_MAX];
+	unsigned n = CTL_FDS_MAX;
+	int r = ctl_recv(in->child->control, &req, sizeof(req), fds, &n, 0);
+
+	if (r < 0 || req.magic != CTL_MAGIC)
+		_exit(0); /* the owner is gone (or no owner of ours): so are we, and all below */
+	switch (req.kind) {
+	case CTL_EXEC: start(in, &req, fds, n); break;
+	case CTL_SIGNAL: deliver(in, &req); break;
+	case CTL_COLLECT: collect(in, &req, fds, n); break;
+	default: _exit(2);
+	}
+}
+
+_Noreturn void init_serve(struct child *c)
+{
+	struct init in = { .child = c };
+	struct pollfd poll_fds[2];
+	sigset_t chld;
+
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, NULL);
+	in.signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (in.signals < 0)
+		_exit(1);
+	poll_fds[0] = (struct pollfd){ .fd = c->control, .events = POLLIN };
+	poll_fds[1] = (struct pollfd){ .fd = in.signals, .events = POLLIN };
+	for (;;) {
+		if (poll(poll_fds, 2, -1) < 0 && errno != EINTR)
+			_exit(1);
+		/* Deaths first: a request may be about what has just ended. */
+		if (poll_fds[1].revents)
+			reap(&in);
+		if (poll_fds[0].revents)
+			request(&in);
+	}
+}

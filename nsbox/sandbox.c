@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Making sandboxes, giving them work, taking them down: the owner's side of sandbox.h.
+ *
+ * The owner clones init, writes its id maps while it waits, and from then on speaks to it over the
+ * control socket only. Nothing here enters a namespace of the sandbox, and no path inside it is
+ * ever opened from outside.
+ */
+#include "nsbox/sandbox_private.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+
+#include "nsbox/child.h"
+#include "nsbox/host_private.h"
+#include "nsbox/sys.h"
+#include "nsbox/util.h"
+#include "overlay/root.h"
+
+/* ------------------------------------------------------------------ clone */
+
+static const struct {
+	int layer;
+	uint64_t flag;
+} namespaces[] = {
+	{ NSBOX_LAYER_USER, CLONE_NEWUSER }, { NSBOX_LAYER_MOUNT, CLONE_NEWNS },
+	{ NSBOX_LAYER_PID, CLONE_NEWPID },   { NSBOX_LAYER_NET, CLONE_NEWNET },
+	{ NSBOX_LAYER_IPC, CLONE_NEWIPC },   { NSBOX_LAYER_UTS, CLONE_NEWUTS },
+	{ NSBOX_LAYER_CGROUP_NS, CLONE_NEWCGROUP },
+};
+
+static int clone_error(int errnum, struct nsbox_error *err)
+{
+	const char *hint = "see `nsbox doctor`";
+
+	if (errnum == EPERM)
+		hint = "user namespaces are refused here; see `nsbox doctor` for the remedy";
+	else if (errnum == ENOSPC)
+		hint = "the limit in /proc/sys/user/max_*_namespaces, or 32 levels, is reached";
+	else if (errnum == ENOSYS)
+		hint = "clone3 is missing (Linux 5.9) or hidden by a container's seccomp profile";
+	return nsbox_fail_at(err, NSBOX_STAGE_CLONE,
+			     errnum == ENOMEM || errnum == EAGAIN ? NSBOX_E_NOMEM
+								  : NSBOX_E_UNSUPPORTED,
+			     errnum, "clone into new namespaces (%s)", hint);
+}
+
+/* The plan's pages are kept out of other children (nsbox_plan_open), but this one needs them. */
+static void share_plan(const struct nsbox_sandbox *sb, bool share)
+{
+	const struct blob *b = plan_blob(sb->plan);
+
+	madvise((void *)b->base, b->size, share ? MADV_DOFORK : MADV_DONTFORK);
+}
+
+static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, int child_end,
+		      struct nsbox_error *err)
+{
+	struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uintptr_t)&sb->pidfd };
+	/* No exit signal: the death of init must not look like one of the caller's own children. */
+	struct child child = {
+		.plan = plan_blob(sb->plan),
+		.root = nsbox_root_blob(root),
+		.control = child_end,
+		.files_fd = sb->opt.files_fd,
+		.single_id = sb->ids_kind == NSBOX_IDS_SINGLE,
+		.want = sb->want,
+		.cgroup = sb->cg.kind != NSBOX_CGROUP_NONE,
+		.owner_pid = getpid(),
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(namespaces); i++)
+		if (sb->want & NSBOX_LAYER_BIT(namespaces[i].layer))
+			args.flags |= namespaces[i].flag;
+	share_plan(sb, true);
+	sb->pid = sys_clone3(&args, sizeof(args));
+	if (sb->pid == 0)
+		child_main(&child);
+	share_plan(sb, false);
+	return sb->pid < 0 ? clone_error(errno, err) : 0;
+}
+
+/* ------------------------------------------------------------------ layers */
+
+static int choose_layers(struct nsbox_sandbox *sb, struct nsbox_error *err)
+{
+	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
+		uint32_t bit = NSBOX_LAYER_BIT(i);
+
+		if (sb->fixed->layer[i] == NSBOX_OFF)
+			continue;
+		if (sb->opt.layers & bit)
+			sb->want |= bit;
+		else if (sb->fixed->layer[i] == NSBOX_PREFER)
+			sb->missing |= bit;
+		else
+			return nsbox_fail_at(err, NSBOX_STAGE_PROBE, NSBOX_E_UNSUPPORTED, 0,
+					     "this host cannot give the layer '%s' (%s), which the "
+					     "policy requires; see `nsbox doctor`",
+					     nsbox_layer_name(i), nsbox_layer_text(i));
+	}
+	return 0;
+}
+
+/* Id range and control group: both are named by the slot. */
+static int take_host_things(struct nsbox_sandbox *sb, struct nsbox_error *err)
+{
+	uint32_t bit = NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP);
+	int r = 0;
+
+	sb->ids_kind = host_ids_kind();
+	if (sb->ids_kind == NSBOX_IDS_PRIVILEGED || (sb->want & bit))
+		r = slot_take(&sb->slot, err);
+	if (r < 0 || !(sb->want & bit))
+		return r;
+	r = cgroup_open(&sb->cg, sb->slot.number, &sb->fixed->limits, err);
+	if (r < 0 && sb->fixed->layer[NSBOX_LAYER_CGROUP] == NSBOX_PREFER) {
+		sb->want &= ~bit;
+		sb->missing |= bit;
+		return 0;
+	}
+	return r;
+}
+
+/* ------------------------------------------------------------------ event plumbing */
+
+static int watch(struct nsbox_sandbox *sb, int fd, void (*fn)(struct nsbox_sandbox *),
+		 struct nsbox_error *err)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = (void *)fn };
+
+	if (epoll_ctl(sb->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "watch the sandbox");
+	return 0;
+}
+
+static int open_plumbing(struct nsbox_sandbox *sb, struct nsbox_error *err)
+{
+	sb->epoll = epoll_create1(EPOLL_CLOEXEC);
+	sb->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (sb->epoll < 0 || sb->timer < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make an epoll and a timer");
+	return watch(sb, sb->timer, supervise_timer, err);
+}
+
+/* ------------------------------------------------------------------ new */
+
+static int go(struct nsbox_sandbox *sb)
+{
+	struct ctl_request req = { .magic = CTL_MAGIC, .kind = CTL_GO };
+
+	return ctl_send(sb->control, &req, sizeof(req), NULL, 0);
+}
+
+static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
+		      struct nsbox_error *err)
+{
+	int pair[2], r = ctl_pair(pair);
+	auto_close int child_end = -1;
+
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, r, "make the control socket");
+	sb->control = pair[0];
+	child_end = pair[1];
+	sb->created_us = monotonic_us();
+	r = spawn_init(sb, root, child_end, err);
+	if (r < 0)
+		return r;
+	r = ids_write_maps(sb->pid, sb->ids_kind, sb->slot.number, err);
+	if (r == 0)
+		r = watch(sb, sb->control, supervise_control, err);
+	if (r == 0)
+		r = watch(sb, sb->pidfd, supervise_pidfd, err);
+	if (r < 0)
+		return r;
+	/* A failure to send means that it died: the pidfd says so. */
+	go(sb);
+	supervise_enter(sb, PHASE_SETUP, 30000000);
+	return 0;
+}
+
+int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *root,
+		      const struct nsbox_sandbox_options *opt, struct nsbox_sandbox **ret,
+		      struct nsbox_error *err)
+{
+	struct nsbox_sandbox *sb = calloc(1, sizeof(*sb));
+	int r;
+
+	if (!sb)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make a sandbox");
+	sb->plan = plan;
+	sb->fixed = blob_fixed(plan_blob(plan), struct plan_fixed);
+	sb->opt = *opt;
+	sb->slot.lock_fd = -1;
+	sb->pidfd = sb->control = sb->channel = sb->epoll = sb->timer = -1;
+	for (int i = 0; i < CG_CONTROLLERS; i++)
+		sb->cg.base[i] = sb->cg.leaf[i] = -1;
+	r = choose_layers(sb, err);
+	if (r == 0)
+		r = take_host_things(sb, err);
+	if (r == 0)
+		r = open_plumbing(sb, err);
+	if (r == 0)
+		r = start_init(sb, root, err);
+	if (r < 0) {
+		nsbox_sandbox_free(sb);
+		return r;
+	}
+	*ret = sb;
+	return 0;
+}
+
+/* ------------------------------------------------------------------ exec */
+
+int nsbox_exec_encode(const struct nsbox_exec *ex, int *ret_fd, struct nsbox_error *err)
+{
+	struct exec_fixed f = { .wall_ms = ex->wall_ms,
+				.tty_rows = ex->tty_rows,
+				.tty_cols = ex->tty_cols };
+	struct blob_builder *b = blob_new(EXEC_MAGIC);
+	int r;
+
+	if (!b)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "encode an exec request");
+	f.flags = (ex->tty ? EXECF_TTY : 0) | (ex->keep_rest ? 0 : EXECF_KILL_REST);
+	f.cwd = blob_str(b, ex->cwd);
+	for (const char *const *a = ex->argv; *a; a++) {
+		str_off off = blob_str(b, *a);
+
+		blob_append(b, SEC_ARGV, &off, sizeof(off));
+	}
+	for (const char *const *e = ex->env; e && *e; e++) {
+		str_off off = blob_str(b, *e);
+
+		blob_append(b, SEC_ENV, &off, sizeof(off));
+	}
+	blob_append(b, SEC_FIXED, &f, sizeof(f));
+	r = blob_seal(b, "nsbox-exec", ret_fd, err);
+	blob_free(b);
+	return r;
+}
+
+static int null_fd(void)
+{
+	return open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+/* Flags for the payload, from the request and from which descriptors are given. */
+static uint32_t exec_flags(const struct blob *b, const struct nsbox_io *io)
+{
+	uint32_t flags = blob_fixed(b, struct exec_fixed)->flags;
+
+	flags &= ~(uint32_t)(EXECF_FD3 | EXECF_FD4);
+	return flags | (io->request >= 0 ? EXECF_FD3 : 0) | (io->result >= 0 ? EXECF_FD4 : 0);
+}
+
+static int send_exec(struct nsbox_sandbox *sb, int blob_fd, uint32_t flags,
+		     const struct nsbox_io *io, struct nsbox_error *err)
+{
+	struct ctl_request req = { .magic = CTL_MAGIC, .kind = CTL_EXEC, .id = sb->exec_id + 1,
+				   .flags = flags };
+	int pair[2], fds[CTL_FDS_MAX], r, on = 1;
+	unsigned n = 0;
+	auto_close int null = null_fd(), theirs = -1;
+
+	if (null < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "open /dev/null");
+	r = ctl_pair(pair);
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, r, "make the channel of an exec");
+	close_fd(&sb->channel);
+	sb->channel = pair[0];
+	theirs = pair[1];
+	setsockopt(sb->channel, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+	fds[n++] = blob_fd;
+	fds[n++] = theirs;
+	fds[n++] = io->in >= 0 ? io->in : null;
+	fds[n++] = io->out >= 0 ? io->out : null;
+	fds[n++] = io->err >= 0 ? io->err : null;
+	if (flags & EXECF_FD3)
+		fds[n++] = io->request;
+	if (flags & EXECF_FD4)
+		fds[n++] = io->result;
+	r = watch(sb, sb->channel, supervise_channel, err);
+	if (r < 0)
+		return r;
+	r = ctl_send(sb->control, &req, sizeof(req), fds, n);
+	return r < 0 ? nsbox_fail(err, NSBOX_E_PROTOCOL, r, "reach the sandbox's init") : 0;
+}
+
+int nsbox_sandbox_exec_blob(struct nsbox_sandbox *sb, int blob_fd, const struct nsbox_io *io,
+			    uint32_t *ret_id, struct nsbox_error *err)
+{
+	const struct exec_fixed *x;
+	struct blob b = { 0 };
+	uint64_t wall_ms;
+	uint32_t flags;
+	int r;
+
+	if (sb->phase != PHASE_SETUP && sb->phase != PHASE_IDLE)
+		return nsbox_fail(err, NSBOX_E_INVALID, EBUSY, "the sandbox cannot take an exec now");
+	r = blob_map(blob_fd, EXEC_MAGIC, &b, err);
+	if (r < 0)
+		return r;
+	x = blob_fixed(&b, struct exec_fixed);
+	/* The plan's limit is the most there is; a request may only shorten it. */
+	wall_ms = sb->fixed->limits.wall_ms;
+	if (x->wall_ms && (!wall_ms || x->wall_ms < wall_ms))
+		wall_ms = x->wall_ms;
+	flags = exec_flags(&b, io);
+	blob_unmap(&b);
+
+	r = send_exec(sb, blob_fd, flags, io, err);
+	if (r < 0)
+		return r;
+	sb->exec_id++;
+	sb->keep_rest = !(flags & EXECF_KILL_REST);
+	sb->wall_us = wall_ms * 1000;
+	sb->stop_cause = NSBOX_CAUSE_NONE;
+	sb->witness_seen = 0;
+	sb->started_us = 0;
+	sb->watch_peak = sb->watch_kills = 0;
+	memset(&sb->start_error, 0, sizeof(sb->start_error));
+	memset(&sb->usage_before, 0, sizeof(sb->usage_before));
+	if (sb->exec_id > 1)
+		cgroup_usage(&sb->cg, &sb->usage_before);
+	supervise_enter(sb, PHASE_START, 30000000);
+	if (ret_id)
+		*ret_id = sb->exec_id;
+	return 0;
+}
+
+int nsbox_sandbox_exec(struct nsbox_sandbox *sb, const struct nsbox_exec *ex,
+		       const struct nsbox_io *io, uint32_t *ret_id, struct nsbox_error *err)
+{
+	auto_close int fd = -1;
+	int r = nsbox_exec_encode(ex, &fd, err);
+
+	return r < 0 ? r : nsbox_sandbox_exec_blob(sb, fd, io, ret_id, err);
+}
+
+int nsbox_sandbox_kill(struct nsbox_sandbox *sb, int cause, int signal, struct nsbox_error *err)
+{
+	int r;
+
+	if (!signal)
+		return supervise_stop(sb, cause, err);
+	r = supervise_signal(sb, signal, false);
+	return r < 0 ? nsbox_fail(err, NSBOX_E_PROTOCOL, r, "reach the sandbox's init") : 0;
+}
+
+/* ------------------------------------------------------------------ collect */
+
+int nsbox_sandbox_collect(struct nsbox_sandbox *sb, const char *base,
+			  const struct nsbox_output *rules, unsigned n, int out_fd,
+			  struct nsbox_error *err)
+{
+	struct ctl_request req = { .magic = CTL_MAGIC, .kind = CTL_COLLECT, .rules = n };
+	int r;
+
+	if (sb->phase != PHASE_IDLE)
+		return nsbox_fail(err, NSBOX_E_INVALID, EBUSY, "files are collected between runs");
+	if (n > CTL_OUTPUTS_MAX)
+		return nsbox_fail(err, NSBOX_E_LIMIT, E2BIG, "at most %d globs", CTL_OUTPUTS_MAX);
+	if (base && nsbox_format(req.base, sizeof(req.base), "%s", base) != (int)strlen(base))
+		return nsbox_fail(err, NSBOX_E_LIMIT, ENAMETOOLONG, "collect below '%s'", base);
+	for (unsigned i = 0; i < n; i++) {
+		struct ctl_rule *to = &req.rule[i];
+
+		if (nsbox_format(to->glob, sizeof(to->glob), "%s", rules[i].glob) !=
+		    (int)strlen(rules[i].glob))
+			return nsbox_fail(err, NSBOX_E_LIMIT, ENAMETOOLONG, "collect '%s'",
+					  rules[i].glob);
+		to->max_bytes = rules[i].max_bytes;
+		to->max_files = rules[i].max_files;
+	}
+	r = ctl_send(sb->control, &req, sizeof(req), &out_fd, 1);
+	return r < 0 ? nsbox_fail(err, NSBOX_E_PROTOCOL, r, "reach the sandbox's init") : 0;
+}
+
+/* ------------------------------------------------------------------ events */
+
+int nsbox_sandbox_fd(const struct nsbox_sandbox *sb)
+{
+	return sb->epoll;
+}
+
+static void dispatch(struct nsbox_sandbox *sb, int timeout_ms)
+{
+	struct epoll_event ev[4];
+	int n = epoll_wait(sb->epoll, ev, ARRAY_SIZE(ev), timeout_ms);
+
+	for (int i = 0; i < n; i++) {
+		void (*fn)(struct nsbox_sandbox *) = (void (*)(struct nsbox_sandbox *))ev[i].data.ptr;
+
+		/* One handler may have dealt with what another was woken for. */
+		if (fn == supervise_pidfd && sb->gone)
+			continue;
+		fn(sb);
+	}
+	if (sb->gone && sb->pidfd >= 0) {
+		epoll_ctl(sb->epoll, EPOLL_CTL_DEL, sb->pidfd, NULL);
+		close_fd(&sb->pidfd);
+	}
+}
+
+int nsbox_sandbox_next(struct nsbox_sandbox *sb, int timeout_ms, struct nsbox_event *ret,
+		       struct nsbox_error *err)
+{
+	uint64_t end = timeout_ms > 0 ? monotonic_us() + (uint64_t)timeout_ms * 1000 : 0;
+
+	while (!sb->count) {
+		int wait = timeout_ms;
+
+		if (timeout_ms > 0) {
+			uint64_t now = monotonic_us();
+
+			wait = now < end ? (int)((end - now + 999) / 1000) : 0;
+		}
+		if (sb->gone)
+			break;
+		dispatch(sb, wait);
+		if (!wait)
+			break;
+	}
+	memset(ret, 0, sizeof(*ret));
+	ret->fd = -1;
+	if (sb->count) {
+		*ret = sb->queue[sb->head];
+		sb->head = (sb->head + 1) % EVENTS_MAX;
+		sb->count--;
+	}
+	return 0;
+}
+
+void nsbox_sandbox_free(struct nsbox_sandbox *sb)
+{
+	siginfo_t info;
+
+	if (!sb)
+		return;
+	/* Init and with it all else: when the wait returns the pid namespace is empty. */
+	if (sb->pidfd >= 0 && !sb->gone) {
+		sys_pidfd_send_signal(sb->pidfd, SIGKILL);
+		while (waitid(P_PIDFD, (id_t)sb->pidfd, &info, WEXITED | __WALL) < 0 &&
+		       errno == EINTR)
+			;
+	}
+	for (; sb->count; sb->count--) {
+		close_fd(&sb->queue[sb->head].fd);
+		sb->head = (sb->head + 1) % EVENTS_MAX;
+	}
+	close_fd(&sb->pidfd);
+	close_fd(&sb->control);
+	close_fd(&sb->channel);
+	close_fd(&sb->timer);
+	close_fd(&sb->epoll);
+	cgroup_close(&sb->cg);
+	slot_release(&sb->slot);
+	free(sb);
+}
+
+/* ------------------------------------------------------------------ one call */
+
+int nsbox_run(const struct nsbox_plan *plan, const struct nsbox_root *root,
+	      const struct nsbox_sandbox_options *opt, const struct nsbox_exec *ex,
+	      const struct nsbox_io *io, struct nsbox_result *ret, struct nsbox_error *err)
+{
+	struct nsbox_sandbox *sb;
+	struct nsbox_event ev;
+	int r;
+
+	if (ex->tty)
+		return nsbox_fail(err, NSBOX_E_INVALID, 0, "nsbox_run has no terminal");
+	r = nsbox_sandbox_new(plan, root, opt, &sb, err);
+	if (r < 0)
+		return r;
+	r = nsbox_sandbox_exec(sb, ex, io, NULL, err);
+	while (r == 0) {
+		r = nsbox_sandbox_next(sb, -1, &ev, err);
+		if (r < 0)
+			break;
+		if (ev.kind == NSBOX_EVENT_EXITED || ev.kind == NSBOX_EVENT_FAILED) {
+			*ret = ev.result;
+			break;
+		}
+		if (ev.kind == NSBOX_EVENT_NONE || ev.kind == NSBOX_EVENT_GONE)
+			r = nsbox_fail(err, NSBOX_E_PROTOCOL, 0, "the sandbox went away");
+	}
+	nsbox_sandbox_free(sb);
+	return r;
+}

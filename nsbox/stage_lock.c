@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The stages after the pivot: files, masks, network, sysctls, name, and locking init down.
+ */
+#include "nsbox/child.h"
+
+#include <fcntl.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netlink.h>
+#include <linux/securebits.h>
+#include <linux/seccomp.h>
+#include <net/if.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "nsbox/files_child.h"
+#include "nsbox/stage.h"
+#include "nsbox/sys.h"
+#include "nsbox/util.h"
+
+/* ------------------------------------------------------------------ files */
+
+static int unpack(struct child *c, void *arg, struct nsbox_error *err)
+{
+	const struct plan_limits *l = &child_fixed(c)->limits;
+	struct nsbox_files_limits lim = { l->disk, (uint32_t)MIN(l->disk_inodes, UINT32_MAX) };
+
+	umask(0);
+	return files_child_unpack(c->files_fd, c->new_root, &lim,
+				  blob_get_str(c->plan, child_fixed(c)->workdir), err);
+}
+
+int stage_files(struct child *c, struct nsbox_error *err)
+{
+	int r;
+
+	if (c->files_fd < 0)
+		return 0;
+	r = child_helper(c, true, unpack, NULL, err);
+	close_fd(&c->files_fd);
+	return r;
+}
+
+/* ------------------------------------------------------------------ masks */
+
+static int mask(int target, bool is_dir)
+{
+	static const char *const opts[] = { "size", "4k", "nr_inodes", "2", "mode", "0555", NULL };
+	const uint64_t attr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+			      MOUNT_ATTR_NOEXEC;
+	auto_close int fd = -1;
+
+	if (!is_dir) /* our own /dev/null, whose device number stage_dev checked */
+		return clone_tree(AT_FDCWD, "/dev/null", false,
+				  MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, target);
+	fd = new_mount("tmpfs", opts, attr);
+	return fd < 0 ? fd : attach_mount(fd, target);
+}
+
+/* Execute where there is read. By path: nothing but us runs yet, and dst holds no link. */
+static int make_exec(const char *dst, const struct stat *st)
+{
+	if (!S_ISREG(st->st_mode))
+		return -EINVAL;
+	return chmod(dst, (st->st_mode & 07777) | ((st->st_mode & 0444) >> 2)) < 0 ? -errno : 0;
+}
+
+static int mask_op(struct child *c, const struct mount_op *op, struct nsbox_error *err)
+{
+	const char *dst = blob_get_str(c->plan, op->dst);
+	auto_close int target = open_target(c->new_root, dst);
+	struct stat st;
+	int r;
+
+	if (target < 0 && (errno == ENOENT || errno == ENOTDIR) && (op->flags & OPF_OPTIONAL))
+		return 0;
+	if (target < 0 || fstat(target, &st) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "open '%s' to restrict it", dst);
+	if (op->kind == OP_MASK)
+		r = mask(target, S_ISDIR(st.st_mode));
+	else if (op->kind == OP_READONLY)
+		r = clone_tree(target, "", true, MOUNT_ATTR_RDONLY, target);
+	else
+		r = make_exec(dst, &st);
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, r, "restrict '%s'", dst);
+	return 0;
+}
+
+int stage_mask(struct child *c, struct nsbox_error *err)
+{
+	/* Execute bits first (a read-only file cannot get them), hiding last. */
+	static const uint16_t order[] = { OP_MAKE_EXEC, OP_READONLY, OP_MASK };
+	size_t n;
+	const struct mount_op *ops = blob_get(c->plan, SEC_OPS, sizeof(*ops), &n);
+	int r = 0;
+
+	for (unsigned k = 0; k < ARRAY_SIZE(order); k++)
+		for (size_t i = 0; r == 0 && i < n; i++)
+			if (ops[i].kind == order[k])
+				r = mask_op(c, &ops[i], err);
+	return r;
+}
+
+/* ------------------------------------------------------------------ network */
+
+int stage_loopback(struct child *c, struct nsbox_error *err)
+{
+	struct ifreq req = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+	auto_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &req) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "bring the loopback interface up");
+	return 0;
+}
+
+/* Wait until each message that asked for it is acknowledged; the first refusal is the answer. */
+static int nft_acks(int fd, unsigned expected)
+{
+	char buf[8192] __attribute__((aligned(8)));
+
+	while (expected) {
+		ssize_t len = recv(fd, buf, sizeof(buf), 0);
+
+		if (len < 0)
+			return -errno;
+		for (struct nlmsghdr *h = (struct nlmsghdr *)buf; NLMSG_OK(h, (size_t)len);
+		     h = NLMSG_NEXT(h, len)) {
+			const struct nlmsgerr *e = NLMSG_DATA(h);
+
+			if (h->nlmsg_type != NLMSG_ERROR || h->nlmsg_len < NLMSG_LENGTH(sizeof(*e)))
+				return -EBADMSG;
+			if (e->error)
+				return e->error;
+			if (--expected == 0)
+				break;
+		}
+	}
+	return 0;
+}
+
+static int nft_count_acks(const unsigned char *batch, size_t size)
+{
+	int n = 0;
+
+	while (size) {
+		struct nlmsghdr h;
+
+		if (size < sizeof(h))
+			return -EBADMSG;
+		memcpy(&h, batch, sizeof(h));
+		if (h.nlmsg_len < sizeof(h) || NLMSG_ALIGN(h.nlmsg_len) > size)
+			return -EBADMSG;
+		n += (h.nlmsg_flags & NLM_F_ACK) != 0;
+		batch += NLMSG_ALIGN(h.nlmsg_len);
+		size -= NLMSG_ALIGN(h.nlmsg_len);
+	}
+	return n;
+}
+
+static int nft_send(const unsigned char *batch, size_t size)
+{
+	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+	auto_close int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
+	int acks = nft_count_acks(batch, size);
+
+	if (fd < 0)
+		return -errno;
+	if (acks <= 0)
+		return -EBADMSG;
+	if (sendto(fd, batch, size, 0, (struct sockaddr *)&kernel, sizeof(kernel)) < 0)
+		return -errno;
+	return nft_acks(fd, (unsigned)acks);
+}
+
+int stage_nftables(struct child *c, struct nsbox_error *err)
+{
+	size_t size;
+	const unsigned char *batch = blob_get(c->plan, SEC_NFT, 1, &size);
+	int r;
+
+	if (!size || child_fixed(c)->layer[NSBOX_LAYER_NFTABLES] == NSBOX_OFF)
+		return 0;
+	r = nft_send(batch, size);
+	if (r < 0)
+		return layer_missing(c, NSBOX_LAYER_NFTABLES, NSBOX_STAGE_NFTABLES, r,
+				     "load the packet filter (needs CONFIG_NF_TABLES and its inet "
+				     "family: modprobe nf_tables nf_tables_inet)",
+				     err);
+	c->enforced |= c->want & NSBOX_LAYER_BIT(NSBOX_LAYER_NFTABLES);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ sysctls and name */
+
+static const struct {
+	const char *path, *value;
+} sysctls[] = {
+	/* A second wall behind the filter: no user namespace can be made below this one. */
+	{ "sys/user/max_user_namespaces", "0" },
+	/* ping without privilege, to the sandbox's own addresses. */
+	{ "sys/net/ipv4/ping_group_range", "1000 1000" },
+	/* Ports below 1024 are as private as the rest here. */
+	{ "sys/net/ipv4/ip_unprivileged_port_start", "0" },
+};
+
+int stage_sysctl(struct child *c, struct nsbox_error *err)
+{
+	int r;
+
+	if (c->proc_mount < 0)
+		return 0; /* no /proc of our own to write to, or to make read-only */
+	for (unsigned i = 0; i < ARRAY_SIZE(sysctls); i++) {
+		r = write_small_file(c->proc_mount, sysctls[i].path, sysctls[i].value);
+		if (r < 0 && (i == 0 || r != -ENOENT))
+			return nsbox_fail(err, NSBOX_E_SETUP, r, "write /proc/%s",
+					  sysctls[i].path);
+	}
+	r = set_mount_attr(c->proc_mount, MOUNT_ATTR_RDONLY, false);
+	close_fd(&c->proc_mount);
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, r, "make /proc read-only");
+	return 0;
+}
+
+int stage_hostname(struct child *c, struct nsbox_error *err)
+{
+	const char *name = blob_get_str(c->plan, child_fixed(c)->hostname);
+
+	if (*name && sethostname(name, strlen(name)) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "set the host name '%s'", name);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ privilege */
+
+/* Capabilities init keeps, in its own user namespace: */
+static const unsigned kept[] = {
+	CAP_SETUID, CAP_SETGID, /* each payload and helper takes the payload's id */
+	CAP_KILL,		/* ends payloads of that id */
+};
+
+static int drop_bounding_set(void)
+{
+	/* Until the kernel knows no more: a newer kernel's capabilities go as well. */
+	for (int cap = 0; cap < 64; cap++)
+		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+			return errno == EINVAL && cap > CAP_CHECKPOINT_RESTORE ? 0 : -errno;
+	return 0;
+}
+
+static int keep_capabilities(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = { 0 };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(kept); i++)
+		data[kept[i] / 32].effective |= 1U << (kept[i] % 32);
+	data[0].permitted = data[0].effective;
+	data[1].permitted = data[1].effective;
+	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+}
+
+int stage_capabilities(struct child *c, struct nsbox_error *err)
+{
+	const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+				   SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
+				   SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+	int r;
+
+	/* A keyring of our own: the owner's session keys are not for the payload. Kernels without
+	 * keyrings answer ENOSYS, and have none to leak. */
+	if (syscall(SYS_keyctl, 1 /* JOIN_SESSION_KEYRING */, NULL) < 0 && errno != ENOSYS)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "join a new session keyring");
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "make init undumpable");
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "clear the ambient set");
+	r = drop_bounding_set();
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, r, "drop the bounding set");
+	if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "lock the secure bits");
+	r = keep_capabilities();
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, r, "drop capabilities");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "set no_new_privs");
+	c->enforced |= c->want & (NSBOX_LAYER_BIT(NSBOX_LAYER_NO_NEW_PRIVS) |
+				  NSBOX_LAYER_BIT(NSBOX_LAYER_CAPABILITIES));
+	return 0;
+}
+
+/* ------------------------------------------------------------------ Landlock */
+
+static int add_rule(struct child *c, int ruleset, const struct landlock_rule *rule,
+		    struct nsbox_error *err)
+{
+	const char *path = blob_get_str(c->plan, rule->path);
+	struct landlock_path_beneath_attr attr = { .allowed_access = rule->access };
+	auto_close int fd = -1;
+
+	if (rule->port) {
+		struct nsbox_landlock_net_port_attr net = { rule->access, rule->port };
+
+		if (sys_landlock_add_rule(ruleset, NSBOX_LANDLOCK_RULE_NET_PORT, &net) < 0)
+			return nsbox_fail(err, NSBOX_E_SETUP, errno, "add a Landlock rule for port %u",
+					  rule->port);
+		return 0;
+	}
+	fd = sys_openat2(c->new_root, path[1] ? path + 1 : ".", O_PATH, 0, RESOLVE_IN_ROOT);
+	if (fd < 0 && errno == ENOENT && rule->optional)
+		return 0;
+	if (fd < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "open '%s' for a Landlock rule", path);
+	attr.parent_fd = fd;
+	if (sys_landlock_add_rule(ruleset, LANDLOCK_RULE_PATH_BENEATH, &attr) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "add a Landlock rule for '%s'", path);
+	return 0;
+}
+
+static uint32_t landlock_layers(const struct plan_fixed *f)
+{
+	return (f->landlock_fs ? NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_FS) : 0) |
+	       (f->landlock_net ? NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_TCP) : 0) |
+	       (f->landlock_scoped ? NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_SCOPES) : 0);
+}
+
+int stage_landlock(struct child *c, struct nsbox_error *err)
+{
+	const struct plan_fixed *f = child_fixed(c);
+	struct nsbox_landlock_ruleset_attr attr = { f->landlock_fs, f->landlock_net,
+						    f->landlock_scoped };
+	size_t n;
+	const struct landlock_rule *rules = blob_get(c->plan, SEC_LANDLOCK, sizeof(*rules), &n);
+	auto_close int ruleset = -1;
+	int r;
+
+	if (!f->landlock_fs && !f->landlock_net && !f->landlock_scoped)
+		return 0;
+	/* The shortest form that holds what is set: older kernels refuse a longer one unless its
+	 * tail is zero, and then it may be left out as well. */
+	ruleset = sys_landlock_create_ruleset(&attr, f->landlock_scoped ? sizeof(attr)
+						     : f->landlock_net	? 16
+									: 8,
+					      0);
+	if (ruleset < 0)
+		return nsbox_fail(err, NSBOX_E_UNSUPPORTED, errno,
+				  "make a Landlock ruleset for ABI %u", f->landlock_abi);
+	for (size_t i = 0; i < n; i++) {
+		r = add_rule(c, ruleset, &rules[i], err);
+		if (r < 0)
+			return r;
+	}
+	if (sys_landlock_restrict_self(ruleset) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "enter the Landlock domain");
+	c->enforced |= c->want & landlock_layers(f);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ filters */
+
+static int install(const struct child *c, enum blob_section sec)
+{
+	size_t n;
+	const struct sock_filter *insns = blob_get(c->plan, sec, sizeof(*insns), &n);
+	struct sock_fprog prog = { .len = (unsigned short)n, .filter = (struct sock_filter *)insns };
+
+	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
+}
+
+int stage_init_filter(struct child *c, struct nsbox_error *err)
+{
+	int r = install(c, SEC_BPF_INIT);
+
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, r, "install init's system call filter");
+	return 0;
+}
+
+int payload_filter(const struct child *c, struct nsbox_error *err)
+{
+	int r = install(c, SEC_BPF);
+
+	if (r < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_SECCOMP, NSBOX_E_SETUP, r,
+				     "install the system call filter");
+	return 0;
+}
