@@ -9,10 +9,19 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
 #include <sys/wait.h>
 
 #include "nsbox/util.h"
+
+struct child {
+	struct loop *loop;
+	struct loop_source *source;
+	int pidfd;
+	child_fn *on_exit;
+	void *ctx;
+};
 
 /*
  * Sources are moved out of the way of the targets first: dup2 in ascending order would otherwise
@@ -49,8 +58,7 @@ static int set_signals(posix_spawnattr_t *attr)
 	return r;
 }
 
-int child_start(const char *path, const char *const *argv, const int *in, int n, pid_t *ret,
-		struct nsbox_error *err)
+static int spawn(const char *path, const char *const *argv, const int *in, int n, pid_t *ret)
 {
 	static char *const env[] = { NULL };
 	int high[8] = { -1, -1, -1, -1, -1, -1, -1, -1 };
@@ -69,11 +77,59 @@ int child_start(const char *path, const char *const *argv, const int *in, int n,
 	posix_spawnattr_destroy(&attr);
 	for (size_t i = 0; i < ARRAY_SIZE(high); i++)
 		close_fd(&high[i]);
-	return r == 0 ? 0 : nsbox_fail(err, NSBOX_E_NOMEM, r, "start '%s'", path);
+	return r;
 }
 
-void child_reap(void)
+static void on_end(void *ctx, uint32_t events)
 {
-	while (waitpid(-1, NULL, WNOHANG) > 0)
-		;
+	struct child *c = ctx;
+	siginfo_t info = { 0 };
+
+	if (waitid(P_PIDFD, (id_t)c->pidfd, &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0)
+		return;
+	loop_del(c->loop, &c->source);
+	close_fd(&c->pidfd);
+	if (c->on_exit)
+		c->on_exit(c->ctx, info.si_code, info.si_status);
+	free(c);
+}
+
+int child_start(struct loop *l, const char *path, const char *const *argv, const int *in, int n,
+		child_fn *on_exit, void *ctx, struct child **ret, struct nsbox_error *err)
+{
+	struct child *c = calloc(1, sizeof(*c));
+	pid_t pid;
+	int r;
+
+	if (!c)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "start '%s'", path);
+	*c = (struct child){ .loop = l, .on_exit = on_exit, .ctx = ctx };
+	r = spawn(path, argv, in, n, &pid);
+	if (r != 0) {
+		free(c);
+		return nsbox_fail(err, NSBOX_E_NOMEM, r, "start '%s'", path);
+	}
+	/* Not reaped yet, so the number is still its own. */
+	c->pidfd = pidfd_open(pid, 0);
+	r = c->pidfd < 0 ? nsbox_fail(err, NSBOX_E_NOMEM, errno, "watch '%s'", path)
+			 : loop_add(l, c->pidfd, EPOLLIN, on_end, c, &c->source, err);
+	if (r < 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		close_fd(&c->pidfd);
+		free(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+void child_forget(struct child **cp)
+{
+	struct child *c = take_ptr(cp);
+
+	if (!c)
+		return;
+	c->on_exit = NULL;
+	pidfd_send_signal(c->pidfd, SIGKILL, NULL, 0);
 }

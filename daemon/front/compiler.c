@@ -11,7 +11,6 @@
 
 #include <fcntl.h>
 #include <openssl/evp.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -44,7 +43,7 @@ struct compile_ticket {
 	struct loop_timer timer;
 	key_bytes key;
 	int sock;
-	pid_t pid;
+	struct child *child;
 	compile_done_fn *done;
 	void *ctx;
 };
@@ -152,6 +151,7 @@ static void ticket_free(struct compile_ticket *t)
 {
 	loop_del(t->c->loop, &t->source);
 	loop_timer_cancel(t->c->loop, &t->timer);
+	child_forget(&t->child); /* it has answered, or its answer is not wanted */
 	close_fd(&t->sock);
 	free(t);
 }
@@ -160,11 +160,8 @@ void compiler_cancel(struct compile_ticket **tp)
 {
 	struct compile_ticket *t = take_ptr(tp);
 
-	if (!t)
-		return;
-	/* Ours until it is reaped, and it is reaped by the same thread: the pid is still its. */
-	kill(t->pid, SIGKILL);
-	ticket_free(t);
+	if (t)
+		ticket_free(t);
 }
 
 static void finish(struct compile_ticket *t, const struct compile_reply *reply, int plan_fd)
@@ -223,10 +220,15 @@ static void on_reply(void *ctx, uint32_t events)
 
 static void on_timeout(void *ctx)
 {
+	finish_error(ctx, "the compile worker took too long");
+}
+
+/* The answer, if there was one, waits in the socket; its end is seen there. */
+static void on_worker_exit(void *ctx, int code, int status)
+{
 	struct compile_ticket *t = ctx;
 
-	kill(t->pid, SIGKILL);
-	finish_error(t, "the compile worker took too long");
+	t->child = NULL;
 }
 
 static int send_request(int sock, const struct compile_request *q, const char *text, size_t len,
@@ -255,7 +257,8 @@ static int start_worker(struct compile_ticket *t, const struct compile_request *
 	theirs = sv[1];
 	r = send_request(t->sock, q, text, len, err);
 	if (r == 0)
-		r = child_start(t->c->worker, argv, (int[]){ -1, -1, 2, theirs }, 4, &t->pid, err);
+		r = child_start(t->c->loop, t->c->worker, argv, (int[]){ -1, -1, 2, theirs }, 4,
+				on_worker_exit, t, &t->child, err);
 	if (r == 0 && fcntl(t->sock, F_SETFL, O_NONBLOCK) < 0)
 		r = nsbox_fail(err, NSBOX_E_IO, errno, "make a socket non-blocking");
 	return r;

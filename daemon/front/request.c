@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a client asks for: JSON to struct job_spec, by tables.
+ *
+ * Nothing is guessed: an unknown key, a wrong type, two ways of saying the same thing at once are
+ * errors that name their place. What the tables accept is complete: later steps fail only for
+ * reasons outside the request's form.
+ */
+#include "daemon/front/request.h"
+
+#include <json-c/json.h>
+#include <math.h>
+#include <nsbox/files.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/common/text.h"
+#include "nsbox/util.h"
+#include "policy/json_strict.h"
+
+#define FILES_MAX 4096
+#define ARGS_MAX  4096
+#define ARG_BYTES (128 * 1024 - 1) /* the kernel's limit for one argument */
+#define NODES_MAX 1000000
+
+#define AT(member)   offsetof(struct job_spec, member)
+#define TARGET(type) ((type *)(void *)((char *)dst + f->offset))
+
+const char *const job_kind_names[] = { "python-function", "command", "skill", NULL };
+
+/* ------------------------------------------------------------------ readers */
+
+static int take_base64(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		       void *dst)
+{
+	struct bytes *b = TARGET(struct bytes);
+	const char *s = json_string(r, v);
+	int ret;
+
+	if (!s)
+		return -EINVAL;
+	if (b->data)
+		return json_fail(r, "is given twice, as text and as base64");
+	ret = base64_decode(s, (size_t)json_object_get_string_len(v), &b->data, &b->len);
+	if (ret == -ENOMEM)
+		return json_nomem(r);
+	return ret < 0 ? json_fail(r, "is not base64 (RFC 4648, padded, no white space)") : 0;
+}
+
+static int take_text(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		     void *dst)
+{
+	struct bytes *b = TARGET(struct bytes);
+	const char *s = json_string(r, v);
+
+	if (!s)
+		return -EINVAL;
+	if (b->data)
+		return json_fail(r, "is given twice, as text and as base64");
+	b->len = (size_t)json_object_get_string_len(v);
+	b->data = malloc(b->len + 1);
+	if (!b->data)
+		return json_nomem(r);
+	memcpy(b->data, s, b->len);
+	return 0;
+}
+
+/* Whole or fractional seconds. */
+static int take_seconds(struct json_reader *r, struct json_object *v, const struct json_field *f,
+			void *dst)
+{
+	double s = json_object_get_double(v);
+
+	if (!json_object_is_type(v, json_type_int) && !json_object_is_type(v, json_type_double))
+		return json_fail(r, "expected a number of seconds, found %s", json_type_text(v));
+	if (!(s >= 0.001 && s <= 1e9))
+		return json_fail(r, "must be a number of seconds above 0");
+	*TARGET(uint64_t) = (uint64_t)llround(s * 1000);
+	return 0;
+}
+
+static int take_cpus(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		     void *dst)
+{
+	uint64_t milli = 0;
+	struct json_field whole = *f;
+	int ret;
+
+	whole.offset = 0;
+	ret = json_take_cpu(r, v, &whole, &milli);
+	if (ret == 0)
+		*TARGET(uint32_t) = (uint32_t)milli;
+	return ret;
+}
+
+static const struct json_field resource_fields[] = {
+	{ "cpu", take_cpus, AT(cpu_milli), .min = 10, .max = 1024000 },
+	{ "memory_mb", json_take_u64, AT(memory_mb), .min = 16, .max = 1 << 20 },
+	{ "pids", json_take_u32, AT(pids), .min = 2, .max = 1 << 20 },
+};
+
+static int take_resources(struct json_reader *r, struct json_object *v, const struct json_field *f,
+			  void *dst)
+{
+	return json_read_object(r, v, resource_fields, ARRAY_SIZE(resource_fields), false, dst);
+}
+
+static int take_network_mode(struct json_reader *r, struct json_object *v,
+			     const struct json_field *f, void *dst)
+{
+	const char *s = json_string(r, v);
+
+	if (!s)
+		return -EINVAL;
+	if (strcmp(s, "none") != 0)
+		return json_fail(r,
+				 "this version runs without a network: only \"none\" can be had");
+	return 0;
+}
+
+static int take_no_hosts(struct json_reader *r, struct json_object *v, const struct json_field *f,
+			 void *dst)
+{
+	if (!json_object_is_type(v, json_type_array))
+		return json_fail(r, "expected an array, found %s", json_type_text(v));
+	if (json_object_array_length(v) > 0)
+		return json_fail(r, "no host can be allowed in mode \"none\"");
+	return 0;
+}
+
+static const struct json_field network_fields[] = {
+	{ "mode", take_network_mode, .required = true },
+	{ "allow", take_no_hosts },
+};
+
+static int take_network(struct json_reader *r, struct json_object *v, const struct json_field *f,
+			void *dst)
+{
+	return json_read_object(r, v, network_fields, ARRAY_SIZE(network_fields), false, dst);
+}
+
+/* Names of images become part of paths: letters, digits and "._-" alone. */
+static int take_name(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		     void *dst)
+{
+	static const char good[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+	int ret = json_take_string(r, v, f, dst);
+	const char *s;
+
+	if (ret < 0)
+		return ret;
+	s = *TARGET(char *);
+	if (s[0] == '.' || strspn(s, good) != strlen(s))
+		return json_fail(r, "may have lower-case letters, digits, '.', '_' and '-' only");
+	return 0;
+}
+
+static int add_variable(struct json_reader *r, const char *name, struct json_object *v, char **ret)
+{
+	const char *s = json_string(r, v);
+
+	if (!s)
+		return -EINVAL;
+	if (!*name || strchr(name, '='))
+		return json_fail(r, "is no name of a variable");
+	if (strlen(name) + strlen(s) > ARG_BYTES)
+		return json_fail(r, "is longer than a variable can be");
+	return asprintf(ret, "%s=%s", name, s) < 0 ? json_nomem(r) : 0;
+}
+
+static int take_env(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		    void *dst)
+{
+	char ***env = TARGET(char **);
+	size_t n = 0;
+
+	if (!json_object_is_type(v, json_type_object))
+		return json_fail(r, "expected an object, found %s", json_type_text(v));
+	*env = calloc((size_t)json_object_object_length(v) + 1, sizeof(**env));
+	if (!*env)
+		return json_nomem(r);
+	json_object_object_foreach (v, name, value) {
+		size_t mark = json_enter(r, name);
+		int ret = add_variable(r, name, value, &(*env)[n]);
+
+		if (ret < 0)
+			return ret;
+		n++;
+		json_leave(r, mark);
+	}
+	return 0;
+}
+
+/* Arguments, unlike other lists, may be empty and long. */
+static int take_argv(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		     void *dst)
+{
+	char ***argv = TARGET(char **);
+	size_t n = json_object_is_type(v, json_type_array) ? json_object_array_length(v) : 0;
+
+	if (!json_object_is_type(v, json_type_array))
+		return json_fail(r, "expected an array of strings, found %s", json_type_text(v));
+	if (*argv)
+		return json_fail(r, "\"command\" and \"argv\" exclude each other");
+	if (n == 0 || n > ARGS_MAX)
+		return json_fail(r, "needs 1 to %d entries", ARGS_MAX);
+	*argv = calloc(n + 1, sizeof(**argv));
+	if (!*argv)
+		return json_nomem(r);
+	for (size_t i = 0; i < n; i++) {
+		size_t mark = json_enter_index(r, i);
+		const char *s = json_string(r, json_object_array_get_idx(v, i));
+
+		if (!s)
+			return -EINVAL;
+		if (strlen(s) > ARG_BYTES)
+			return json_fail(r, "is longer than an argument can be; pass it as a file");
+		(*argv)[i] = strdup(s);
+		if (!(*argv)[i])
+			return json_nomem(r);
+		json_leave(r, mark);
+	}
+	return (*argv)[0][0] ? 0 : json_fail(r, "the program's name is empty");
+}
+
+/* A string is for the sandbox's own shell: nothing outside reads it. */
+static int take_command(struct json_reader *r, struct json_object *v, const struct json_field *f,
+			void *dst)
+{
+	char ***argv = TARGET(char **);
+	const char *s;
+
+	if (json_object_is_type(v, json_type_array))
+		return take_argv(r, v, f, dst);
+	s = json_string(r, v);
+	if (!s)
+		return -EINVAL;
+	if (*argv)
+		return json_fail(r, "\"command\" and \"argv\" exclude each other");
+	if (!*s)
+		return json_fail(r, "is empty");
+	if (strlen(s) > ARG_BYTES)
+		return json_fail(r, "is longer than an argument can be; pass it as a file");
+	*argv = calloc(4, sizeof(**argv));
+	if (!*argv || !((*argv)[0] = strdup("sh")) || !((*argv)[1] = strdup("-c")) ||
+	    !((*argv)[2] = strdup(s)))
+		return json_nomem(r);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ files */
+
+static int take_mode(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		     void *dst)
+{
+	const char *s = json_string(r, v);
+
+	if (!s)
+		return -EINVAL;
+	if (strspn(s, "01234567") != strlen(s) || strlen(s) < 3 || strlen(s) > 4 ||
+	    strtoul(s, NULL, 8) > 0777)
+		return json_fail(r, "expected octal digits such as \"0644\"");
+	*TARGET(uint32_t) = (uint32_t)strtoul(s, NULL, 8);
+	return 0;
+}
+
+static int take_path(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		     void *dst)
+{
+	struct nsbox_error why = { 0 };
+	int ret = json_take_string(r, v, f, dst);
+
+	if (ret < 0)
+		return ret;
+	if (nsbox_files_check_path(*TARGET(char *), strlen(*TARGET(char *)), &why) < 0)
+		return json_fail(r, "%s", why.msg);
+	return 0;
+}
+
+#define FILE_AT(member) offsetof(struct spec_file, member)
+static const struct json_field file_fields[] = {
+	{ "path", take_path, FILE_AT(path), .min = 1, .required = true },
+	{ "content_base64", take_base64, FILE_AT(content) },
+	{ "content", take_text, FILE_AT(content) },
+	{ "symlink", json_take_string, FILE_AT(symlink), .min = 1, .max = 4095 },
+	{ "mode", take_mode, FILE_AT(mode) },
+};
+
+static int take_file(struct json_reader *r, struct json_object *v, struct spec_file *file)
+{
+	int ret;
+
+	file->mode = 0644;
+	ret = json_read_object(r, v, file_fields, ARRAY_SIZE(file_fields), false, file);
+	if (ret == 0 && !!file->symlink == !!file->content.data)
+		return json_fail(r, "needs one of content, content_base64 and symlink");
+	return ret;
+}
+
+static int take_files(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		      void *dst)
+{
+	struct job_spec *spec = dst;
+	size_t n = json_object_is_type(v, json_type_array) ? json_object_array_length(v) : 0;
+
+	if (!json_object_is_type(v, json_type_array))
+		return json_fail(r, "expected an array, found %s", json_type_text(v));
+	if (n > FILES_MAX)
+		return json_fail(r, "has more than %d entries; send an archive", FILES_MAX);
+	spec->files = calloc(n + 1, sizeof(*spec->files));
+	if (!spec->files)
+		return json_nomem(r);
+	for (size_t i = 0; i < n; i++) {
+		size_t mark = json_enter_index(r, i);
+		int ret;
+
+		spec->n_files++;
+		ret = take_file(r, json_object_array_get_idx(v, i), &spec->files[i]);
+		if (ret < 0)
+			return ret;
+		json_leave(r, mark);
+	}
+	return 0;
+}
+
+static const struct json_field skill_fields[] = {
+	{ "archive_base64", take_base64, AT(skill_archive), .required = true },
+	{ "name", take_name, AT(skill_name), .min = 1, .max = 64 },
+	{ "entrypoint", json_take_string, AT(entrypoint), .min = 1, .max = 127 },
+};
+
+static int take_skill(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		      void *dst)
+{
+	((struct job_spec *)dst)->has_skill = true;
+	return json_read_object(r, v, skill_fields, ARRAY_SIZE(skill_fields), false, dst);
+}
+
+/* ------------------------------------------------------------------ tables */
+
+#define NO_SESSIONS "sessions are not supported by this version"
+
+/* clang-format off */
+#define COMMON_FIELDS                                                                             \
+	{ "workspace_id",    json_take_string,  AT(workspace_id), .max = 128, .nullable = true }, \
+	{ "trace_id",        json_take_string,  AT(trace_id), .max = 256, .nullable = true },     \
+	{ "session_id",      .absent = NO_SESSIONS },                                             \
+	{ "image",           take_name,         AT(image), .min = 1, .max = 63, .nullable = true }, \
+	{ "timeout_seconds", take_seconds,      AT(timeout_ms), .nullable = true },               \
+	{ "resources",       take_resources,    .nullable = true },                               \
+	{ "network_policy",  take_network,      .nullable = true },                               \
+	{ "manifest",        json_take_object,  AT(manifest), .nullable = true },                 \
+	{ "stdin",           take_text,         AT(stdin_data), .nullable = true },               \
+	{ "stdin_base64",    take_base64,       AT(stdin_data), .nullable = true },               \
+	{ "files",           take_files,        .nullable = true },                               \
+	{ "archive_base64",  take_base64,       AT(archive), .nullable = true },                  \
+	{ "outputs",         json_take_strings, AT(outputs), .max = 16, .nullable = true },       \
+	{ "env",             take_env,          AT(env), .nullable = true },                      \
+	{ "cwd",             json_take_string,  AT(cwd), .min = 1, .max = 255, .nullable = true }, \
+	{ "kind",            json_take_choice,  AT(kind), .choices = job_kind_names }
+
+static const struct json_field python_fields[] = {
+	COMMON_FIELDS,
+	{ "code",          json_take_string, AT(code), .max = REQUEST_BODY_MAX, .required = true },
+	{ "function_name", json_take_string, AT(function), .max = 1024, .nullable = true },
+	{ "params",        json_take_object, AT(params), .nullable = true },
+	{ "compat",        json_take_bool,   AT(compat) },
+};
+
+static const struct json_field command_fields[] = {
+	COMMON_FIELDS,
+	{ "command", take_command,   AT(argv) },
+	{ "argv",    take_argv,      AT(argv) },
+	{ "skill",   take_skill },
+	{ "tty",     json_take_bool, AT(tty) },
+};
+/* clang-format on */
+
+static const struct {
+	const struct json_field *fields;
+	size_t n;
+} tables[JOB_KIND_MAX] = {
+	[JOB_PYTHON] = { python_fields, ARRAY_SIZE(python_fields) },
+	[JOB_COMMAND] = { command_fields, ARRAY_SIZE(command_fields) },
+	[JOB_SKILL] = { command_fields, ARRAY_SIZE(command_fields) },
+};
+
+/* Rules that concern more than one field. */
+static int check(struct json_reader *r, const struct job_spec *s)
+{
+	if (s->kind == JOB_SKILL && !s->has_skill) {
+		json_enter(r, "skill");
+		return json_fail(r, "is required");
+	}
+	if (s->kind == JOB_COMMAND && !s->argv && !s->has_skill) {
+		json_enter(r, "command");
+		return json_fail(r, "is required");
+	}
+	if (s->argv && s->entrypoint) {
+		json_enter(r, "skill");
+		json_enter(r, "entrypoint");
+		return json_fail(r, "a command is given as well");
+	}
+	if (s->has_skill && s->manifest) {
+		json_enter(r, "manifest");
+		return json_fail(r, "the skill brings its own");
+	}
+	if (s->tty && s->stdin_data.data) {
+		json_enter(r, "tty");
+		return json_fail(r, "a terminal has no other standard input");
+	}
+	return 0;
+}
+
+static int read_kind(struct json_reader *r, struct json_object *v, struct job_spec *s)
+{
+	static const struct json_field kind = { "kind", json_take_choice, AT(kind),
+						.choices = job_kind_names };
+	struct json_object *k = NULL;
+	size_t mark;
+	int ret;
+
+	if (!json_object_is_type(v, json_type_object))
+		return json_fail(r, "expected an object, found %s", json_type_text(v));
+	mark = json_enter(r, "kind");
+	if (!json_object_object_get_ex(v, "kind", &k))
+		return json_fail(r, "is required");
+	ret = json_take_choice(r, k, &kind, s);
+	json_leave(r, mark);
+	return ret;
+}
+
+static int read_spec(struct json_object *v, uint32_t kind, struct job_spec *s,
+		     struct nsbox_error *err)
+{
+	struct json_reader r;
+	int ret;
+
+	json_reader_init(&r, NSBOX_E_INVALID, err);
+	if (kind == JOB_KIND_MAX) {
+		ret = read_kind(&r, v, s);
+		if (ret < 0)
+			return ret;
+		kind = s->kind;
+	}
+	ret = json_read_object(&r, v, tables[kind].fields, tables[kind].n, false, s);
+	if (ret < 0)
+		return ret;
+	r.len = 0;
+	if (json_object_object_get(v, "kind") && s->kind != kind) {
+		json_enter(&r, "kind");
+		return json_fail(&r, "is \"%s\" at this place", job_kind_names[kind]);
+	}
+	s->kind = kind;
+	return check(&r, s);
+}
+
+int request_parse(const char *body, size_t len, uint32_t kind, struct job_spec **ret,
+		  struct nsbox_error *err)
+{
+	const struct json_limits lim = { .max_size = REQUEST_BODY_MAX,
+					 .max_depth = JSON_DEPTH_MAX,
+					 .max_nodes = NODES_MAX,
+					 .code = NSBOX_E_INVALID };
+	struct json_object *v = NULL;
+	struct job_spec *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read a request");
+	r = json_strict_parse(body, len, &lim, &v, err);
+	if (r == 0)
+		r = read_spec(v, kind, s, err);
+	json_object_put(v);
+	if (r < 0) {
+		job_spec_free(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+void job_spec_free(struct job_spec *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->n_files; i++) {
+		free(s->files[i].path);
+		free(s->files[i].symlink);
+		free(s->files[i].content.data);
+	}
+	free(s->files);
+	json_strings_free(s->outputs);
+	json_strings_free(s->env);
+	json_strings_free(s->argv);
+	json_object_put(s->manifest);
+	json_object_put(s->params);
+	free(s->stdin_data.data);
+	free(s->archive.data);
+	free(s->skill_archive.data);
+	free(s->workspace_id);
+	free(s->trace_id);
+	free(s->image);
+	free(s->cwd);
+	free(s->code);
+	free(s->function);
+	free(s->skill_name);
+	free(s->entrypoint);
+	free(s);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a client asks for: JSON to struct job_spec. */
+#ifndef FRONT_REQUEST_H
+#define FRONT_REQUEST_H
+
+#include <nsbox/error.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REQUEST_BODY_MAX (UINT64_C(80) << 20)
+
+struct json_object;
+
+enum job_kind { JOB_PYTHON, JOB_COMMAND, JOB_SKILL, JOB_KIND_MAX };
+extern const char *const job_kind_names[]; /* NULL-terminated, as in JSON */
+
+struct bytes {
+	unsigned char *data; /* NULL: not given */
+	size_t len;
+};
+
+struct spec_file {
+	char *path;
+	char *symlink; /* target; NULL: a file */
+	struct bytes content;
+	uint32_t mode;
+};
+
+struct job_spec {
+	uint32_t kind; /* enum job_kind */
+	char *workspace_id, *trace_id, *image, *cwd;
+	uint64_t timeout_ms; /* 0: the manifest's */
+	uint32_t cpu_milli, pids;
+	uint64_t memory_mb;
+	struct json_object *manifest; /* NULL: none */
+	struct bytes stdin_data;
+	struct spec_file *files;
+	size_t n_files;
+	struct bytes archive;
+	char **outputs; /* NULL-terminated, NULL for none */
+	char **env;	/* "NAME=value", NULL-terminated, NULL for none */
+	bool tty;
+	/* Python function */
+	char *code, *function;
+	struct json_object *params;
+	bool compat;
+	/* command */
+	char **argv; /* NULL-terminated; NULL: the skill's entry point */
+	/* skill */
+	bool has_skill;
+	struct bytes skill_archive;
+	char *skill_name, *entrypoint;
+};
+
+/*
+ * Read a request. kind JOB_KIND_MAX: the body's "kind" says which. Errors are NSBOX_E_INVALID and
+ * begin with a JSON pointer.
+ */
+int request_parse(const char *body, size_t len, uint32_t kind, struct job_spec **ret,
+		  struct nsbox_error *err);
+void job_spec_free(struct job_spec *s);
+
+#endif
