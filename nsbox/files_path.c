@@ -28,7 +28,8 @@ static int fail_path(struct nsbox_error *err, int errnum, const char *what, cons
 
 static int open_dir(int base_fd, const char *path)
 {
-	return sys_openat2(base_fd, path, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, FILES_RESOLVE);
+	/* Without O_NOFOLLOW: then a link in the last place is ELOOP as well, and not ENOTDIR. */
+	return sys_openat2(base_fd, path, O_PATH | O_DIRECTORY, 0, FILES_RESOLVE);
 }
 
 /* One component of a path: enter it, make it where it is missing. */
