@@ -438,7 +438,7 @@ START_TEST(test_through_links)
 	static const struct raw up = F(NSBOX_FRAME_SYMLINK, "up", "../etc");
 	static const struct raw through = F(NSBOX_FRAME_FILE, "l/x", "y");
 	static const struct raw through_up = F(NSBOX_FRAME_DIR, "up/x", "");
-	static const struct raw replace = F(NSBOX_FRAME_FILE, "l", "new");
+	static const struct raw replace = F(NSBOX_FRAME_FILE, "l", "new", .mode = 0644);
 	const struct raw *bad[] = { &through, &through_up };
 	struct nsbox_error err = { 0 };
 
@@ -459,7 +459,7 @@ START_TEST(test_through_links)
 	put_raw(fd, &end_frame, 0);
 	rewind_fd(fd);
 	ck_assert_int_eq(files_child_unpack(fd, root_fd, NULL, "/workspace", &err), 0);
-	check_file(root_fd, "workspace/l", 0, "new", 3); /* the frame's mode */
+	check_file(root_fd, "workspace/l", 0644, "new", 3);
 }
 END_TEST
 
