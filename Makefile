@@ -62,20 +62,20 @@ SPAWN_SRC   := $(wildcard daemon/spawn/*.c)
 COMPILE_SRC := $(wildcard daemon/compile/*.c)
 UNPACK_SRC  := $(wildcard overlay/unpack/*.c)
 
-obj = $(patsubst %.c,$(B)/%.o,$(1))
+obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_A  := $(B)/libnsbox.a
 LIB_SO := $(B)/libnsbox.so.$(SOVERSION)
 PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack
 
 all: $(LIB_A) $(LIB_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc ## build everything (default)
 
-$(B)/%.o: %.c Makefile
+$(B)/obj/%.o: %.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 # The Python runner travels inside the library; overlay/ places it into each image.
-$(B)/overlay/runner_py.o: nsbox/runner/python.py
+$(B)/obj/overlay/runner_py.o: nsbox/runner/python.py
 
 $(LIB_A): $(call obj,$(LIB_SRC))
 	$(call say,AR,$@)
@@ -110,7 +110,7 @@ UNIT   := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test
 KERNEL := $(patsubst tests/kernel/%.c,$(B)/tests/kernel/%,$(wildcard tests/kernel/test_*.c))
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 
-$(B)/tests/%: $(B)/tests/%.o $(call obj,$(SUPPORT_SRC) $(COMMON_SRC)) $(LIB_A)
+$(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SUPPORT_SRC) $(COMMON_SRC)) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_CHECK) $(LIBS_POLICY) $(LIBS_CORE)
 
