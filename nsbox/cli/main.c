@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nsbox/cli/cli.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nsbox/util.h"
+
+const struct command commands[] = {
+	{ "run", cmd_run, "run a program, a skill or a Python function in a fresh sandbox" },
+	{ "doctor", cmd_doctor, "what this host can enforce, and what is missing" },
+	{ NULL, NULL, NULL },
+};
+
+int cli_error(const struct nsbox_error *err)
+{
+	fprintf(stderr, "nsbox: %s", err->msg[0] ? err->msg : nsbox_error_code_name(err->code));
+	if (err->stage != NSBOX_STAGE_NONE)
+		fprintf(stderr, " [%s]", nsbox_stage_name(err->stage));
+	fputc('\n', stderr);
+	return EXIT_NSBOX;
+}
+
+int cli_usage(const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs("nsbox: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return EXIT_USAGE;
+}
+
+int cli_read_file(const char *path, size_t max, char **ret, size_t *ret_len,
+		  struct nsbox_error *err)
+{
+	auto_close int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(0);
+	auto_free char *buf = malloc(max + 1);
+	size_t len = 0;
+
+	if (fd < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "open '%s'", path);
+	if (!buf)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read '%s'", path);
+	while (len <= max) {
+		ssize_t n = read(fd, buf + len, max + 1 - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return nsbox_fail(err, NSBOX_E_IO, errno, "read '%s'", path);
+		if (n == 0) {
+			buf[len] = '\0';
+			*ret = take_ptr(&buf);
+			*ret_len = len;
+			return 0;
+		}
+		len += (size_t)n;
+	}
+	return nsbox_fail(err, NSBOX_E_LIMIT, EFBIG, "read '%s' (at most %zu bytes)", path, max);
+}
+
+const char *cli_libexec(const char *name, char *buf, int size)
+{
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n > 0) {
+		char *slash;
+
+		self[n] = '\0';
+		slash = strrchr(self, '/');
+		if (slash) {
+			*slash = '\0';
+			nsbox_format(buf, size, "%s/%s", self, name);
+			if (access(buf, X_OK) == 0)
+				return buf;
+		}
+	}
+	nsbox_format(buf, size, NSBOX_LIBEXECDIR "/%s", name);
+	return buf;
+}
+
+/* ------------------------------------------------------------------ options */
+
+#define OPTIONS_MAX 40
+
+static void print_help(const char *usage, const struct option_row *rows)
+{
+	printf("Usage: %s\n", usage);
+	if (rows->name)
+		printf("\nOptions:\n");
+	for (; rows->name; rows++) {
+		char left[64];
+
+		snprintf(left, sizeof(left), "%s%c%s--%s%s%s", rows->letter ? "-" : "  ",
+			 rows->letter ? rows->letter : ' ', rows->letter ? ", " : "  ", rows->name,
+			 rows->argument ? " " : "", rows->argument ? rows->argument : "");
+		printf("  %-30s %s\n", left, rows->help);
+	}
+	printf("  %-30s %s\n", "-h, --help", "this text");
+}
+
+int cli_options(int argc, char **argv, const char *usage, const struct option_row *rows, void *ctx)
+{
+	struct option longs[OPTIONS_MAX] = { 0 };
+	char shorts[2 * OPTIONS_MAX + 4] = "+h"; /* '+': the program's own options are its own */
+	size_t at = 2;
+	int n = 0, c;
+
+	for (; rows[n].name && n < OPTIONS_MAX - 2; n++) {
+		longs[n] = (struct option){ rows[n].name,
+					    rows[n].argument ? required_argument : no_argument, NULL,
+					    1000 + n };
+		if (rows[n].letter)
+			shorts[at++] = rows[n].letter;
+		if (rows[n].letter && rows[n].argument)
+			shorts[at++] = ':';
+	}
+	longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
+	optind = 1;
+	while ((c = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		int row = c - 1000, r;
+
+		if (c == 'h') {
+			print_help(usage, rows);
+			return 0;
+		}
+		if (c == '?')
+			return cli_usage("try `%s --help`", argv[0]);
+		for (int i = 0; c < 1000 && i < n; i++)
+			if (rows[i].letter == c)
+				row = i;
+		r = rows[row].set(ctx, optarg);
+		if (r)
+			return r;
+	}
+	return -1;
+}
+
+/* ------------------------------------------------------------------ main */
+
+static int usage(FILE *to)
+{
+	fprintf(to, "Usage: nsbox COMMAND [OPTION...]\n\nCommands:\n");
+	for (const struct command *c = commands; c->name; c++)
+		fprintf(to, "  %-10s %s\n", c->name, c->summary);
+	fprintf(to,
+		"\n  nsbox COMMAND --help    options of a command\n"
+		"  nsbox --version         version and build\n\n"
+		"Exit status: the program's own; 128+N after signal N; 126 and 127 where it could\n"
+		"not be started; 125 where nsbox itself failed.\n");
+	return to == stdout ? 0 : EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	/* A reader that went away is an error to report, not a death. */
+	signal(SIGPIPE, SIG_IGN);
+	if (argc < 2)
+		return usage(stderr);
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+		return usage(stdout);
+	if (!strcmp(argv[1], "--version")) {
+		printf("nsbox %s\n", NSBOX_VERSION);
+		return 0;
+	}
+	for (const struct command *c = commands; c->name; c++)
+		if (!strcmp(c->name, argv[1]))
+			return c->run(argc - 1, argv + 1);
+	return cli_usage("unknown command '%s'; see `nsbox --help`", argv[1]);
+}

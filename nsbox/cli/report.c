@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a run went: JSON for programs (--result), a table for people (--verbose). */
+#include "nsbox/cli/run.h"
+
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nsbox/cli/cli.h"
+#include "nsbox/util.h"
+
+static const char *const cgroup_names[] = { "rlimits and a watchdog", "control groups v1",
+					    "control groups v2" };
+
+/* What shows that a layer holds, beyond its set-up having succeeded. */
+static const struct {
+	int layer, witness;
+} evidence[] = {
+	{ NSBOX_LAYER_ROOT, NSBOX_WITNESS_WRITE },
+	{ NSBOX_LAYER_LANDLOCK_FS, NSBOX_WITNESS_LANDLOCK },
+	{ NSBOX_LAYER_NET, NSBOX_WITNESS_CONNECT },
+	{ NSBOX_LAYER_SECCOMP, NSBOX_WITNESS_SYSCALL },
+	{ NSBOX_LAYER_USER, NSBOX_WITNESS_PTRACE },
+	{ NSBOX_LAYER_PID, NSBOX_WITNESS_PROCESS },
+	{ NSBOX_LAYER_CAPABILITIES, NSBOX_WITNESS_CAPABILITY },
+	{ NSBOX_LAYER_NO_NEW_PRIVS, NSBOX_WITNESS_CAPABILITY },
+};
+
+static const char *evidence_of(const struct nsbox_result *r, int layer)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(evidence); i++)
+		if (evidence[i].layer == layer && (r->witness_held & (1U << evidence[i].witness)))
+			return nsbox_witness_name(evidence[i].witness);
+	return NULL;
+}
+
+static struct json_object *str(const char *s)
+{
+	return json_object_new_string(s);
+}
+
+static struct json_object *error_json(const struct nsbox_error *e)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_object_object_add(o, "code", str(nsbox_error_code_name(e->code)));
+	json_object_object_add(o, "stage", str(nsbox_stage_name(e->stage)));
+	json_object_object_add(o, "message", str(e->msg));
+	return o;
+}
+
+static void add_layers(struct json_object *o, const struct nsbox_result *r)
+{
+	struct json_object *on = json_object_new_array(), *off = json_object_new_array();
+
+	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
+		if (r->enforced & NSBOX_LAYER_BIT(i)) {
+			struct json_object *row = json_object_new_object();
+			const char *ev = evidence_of(r, i);
+
+			json_object_object_add(row, "layer", str(nsbox_layer_name(i)));
+			json_object_object_add(row, "state", str("enforced"));
+			json_object_object_add(row, "evidence", ev ? str(ev) : NULL);
+			json_object_array_add(on, row);
+		} else if (r->not_enforced & NSBOX_LAYER_BIT(i)) {
+			json_object_array_add(off, str(nsbox_layer_name(i)));
+		}
+	}
+	json_object_object_add(o, "enforced", on);
+	json_object_object_add(o, "notEnforced", off);
+}
+
+static struct json_object *witness_json(const struct nsbox_result *r)
+{
+	struct json_object *o = json_object_new_object();
+
+	for (int i = 0; i < NSBOX_WITNESS_MAX; i++)
+		json_object_object_add(o, nsbox_witness_name(i),
+				       str(r->witness_held & (1U << i)	  ? "held"
+					   : r->witness_tried & (1U << i) ? "hole"
+									  : "not tried"));
+	return o;
+}
+
+static struct json_object *limits_json(const struct report *rep)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_object_object_add(o, "memory", json_object_new_int64((int64_t)rep->limits->memory));
+	json_object_object_add(o, "disk", json_object_new_int64((int64_t)rep->limits->disk));
+	json_object_object_add(o, "pids", json_object_new_int64(rep->limits->pids));
+	json_object_object_add(o, "cpu_milli", json_object_new_int64(rep->limits->cpu_milli));
+	json_object_object_add(o, "wall_ms", json_object_new_int64((int64_t)rep->limits->wall_ms));
+	json_object_object_add(o, "by", str(cgroup_names[rep->result->cgroup_kind % 3]));
+	return o;
+}
+
+static struct json_object *report_json(const struct report *rep)
+{
+	const struct nsbox_result *r = rep->result;
+	struct json_object *o = json_object_new_object();
+
+	json_object_object_add(o, "cause", str(nsbox_cause_name((int)r->cause)));
+	json_object_object_add(o, "exit_code", json_object_new_int(r->exit_status));
+	json_object_object_add(o, "signal",
+			       r->signal ? str(sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "?")
+					 : NULL);
+	json_object_object_add(o, "error", r->error.code ? error_json(&r->error) : NULL);
+	json_object_object_add(o, "stdout_truncated", json_object_new_boolean(rep->out_truncated));
+	json_object_object_add(o, "stderr_truncated", json_object_new_boolean(rep->err_truncated));
+	json_object_object_add(o, "duration_ms",
+			       json_object_new_double((double)r->wall_us / 1000.0));
+	json_object_object_add(o, "setup_ms", json_object_new_double((double)r->setup_us / 1000.0));
+	json_object_object_add(o, "cpu_ms", json_object_new_double((double)r->cpu_us / 1000.0));
+	json_object_object_add(o, "memory_peak", json_object_new_int64((int64_t)r->memory_peak));
+	json_object_object_add(o, "oom_kills", json_object_new_int64(r->oom_kills));
+	json_object_object_add(o, "pids_limit_hits", json_object_new_int64(r->pids_limit_hits));
+	json_object_object_add(o, "limits", limits_json(rep));
+	json_object_object_add(o, "manifest", str(rep->profile_manifest));
+	json_object_object_add(o, "policy_sha256", str(rep->policy_digest));
+	add_layers(o, r);
+	json_object_object_add(o, "witness", witness_json(r));
+	if (rep->outputs)
+		json_object_object_add(o, "outputs", json_object_get(rep->outputs));
+	if (rep->is_python) {
+		json_object_object_add(o, "ok", json_object_new_boolean(rep->python_ok));
+		json_object_object_add(o, "value", json_object_get(rep->value));
+		json_object_object_add(o, "msg", rep->msg ? str(rep->msg) : NULL);
+	}
+	return o;
+}
+
+int report_write(const struct report *rep, const char *path, struct nsbox_error *err)
+{
+	struct json_object *o = report_json(rep);
+	const char *text = json_object_to_json_string_ext(
+		o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
+	auto_close int fd = strcmp(path, "-") ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+						     0644)
+					      : dup(STDOUT_FILENO);
+	int r = fd < 0 ? -errno : write_full(fd, text, strlen(text));
+
+	if (r == 0)
+		r = write_full(fd, "\n", 1);
+	json_object_put(o);
+	return r < 0 ? nsbox_fail(err, NSBOX_E_IO, r, "write the report to '%s'", path) : 0;
+}
+
+void report_print(const struct report *rep)
+{
+	const struct nsbox_result *r = rep->result;
+
+	fprintf(stderr, "cause     %s, exit status %d\n", nsbox_cause_name((int)r->cause),
+		r->exit_status);
+	fprintf(stderr, "time      %.1f ms (set-up %.1f ms), cpu %.1f ms\n",
+		(double)r->wall_us / 1000.0, (double)r->setup_us / 1000.0,
+		(double)r->cpu_us / 1000.0);
+	fprintf(stderr, "memory    peak %llu KiB of %llu KiB, by %s\n",
+		(unsigned long long)r->memory_peak / 1024,
+		(unsigned long long)r->memory_limit / 1024, cgroup_names[r->cgroup_kind % 3]);
+	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
+		bool on = r->enforced & NSBOX_LAYER_BIT(i);
+		const char *ev = on ? evidence_of(r, i) : NULL;
+
+		if (!on && !(r->not_enforced & NSBOX_LAYER_BIT(i)))
+			continue;
+		fprintf(stderr, "%-10s%-16s %s%s%s\n", on ? "enforced" : "MISSING",
+			nsbox_layer_name(i), nsbox_layer_text(i), ev ? "; tried: " : "",
+			ev ? ev : "");
+	}
+}

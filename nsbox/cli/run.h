@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `nsbox run`: what was asked (run_options.c), carrying it out (run.c), moving bytes while it runs
+ * (relay.c), telling how it went (report.c). */
+#ifndef NSBOX_CLI_RUN_H
+#define NSBOX_CLI_RUN_H
+
+#include <nsbox/host.h>
+#include <nsbox/policy.h>
+#include <nsbox/sandbox.h>
+#include <stdbool.h>
+
+struct json_object;
+
+#define RUN_LIST_MAX 256
+
+struct run_options {
+	const char *manifest, *skill, *entry, *image, *unpack, *output, *result, *cwd;
+	const char *python, *function, *params;
+	const char *put[RUN_LIST_MAX + 1];
+	const char *collect[17];
+	const char *env[RUN_LIST_MAX + 1];
+	unsigned puts, collects, envs;
+	uint64_t timeout_ms;
+	int tty; /* -1: where stdin and stdout are terminals */
+	bool verbose;
+	char **argv;
+};
+
+/* -1: go on; else an exit status. */
+int run_parse(int argc, char **argv, struct run_options *ret);
+
+/* ------------------------------------------------------------------ relay */
+
+struct relay_buffer { /* what is kept of a stream, up to max */
+	char *data;
+	size_t len, max;
+	bool truncated;
+};
+
+struct relay {
+	struct nsbox_sandbox *sb;
+	/* our ends of pipes, -1 when closed */
+	int in, out, err, result;
+	/* where their bytes go: our own 0-2, or -1 and only kept */
+	int from, to_out, to_err;
+	uint64_t out_left, err_left; /* bytes still to be passed on; UINT64_MAX: no limit */
+	bool out_truncated, err_truncated;
+	struct relay_buffer kept_out, kept_err, kept_result;
+	int master; /* of the run's terminal */
+	bool tty;
+};
+
+/* Until the exec is over. Signals that reach this process are passed on. 0 with *ret filled. */
+int relay_run(struct relay *r, struct nsbox_result *ret, struct nsbox_error *err);
+void relay_done(struct relay *r);
+
+/* ------------------------------------------------------------------ report */
+
+struct report {
+	const struct nsbox_result *result;
+	const struct nsbox_host *host;
+	const struct nsbox_policy_limits *limits;
+	bool out_truncated, err_truncated;
+	bool is_python, python_ok;
+	struct json_object *value; /* borrowed */
+	const char *msg;
+	const char *policy_digest;
+	const char *profile_manifest; /* "default" or the file's name */
+	struct json_object *outputs;  /* borrowed, may be NULL */
+};
+
+int report_write(const struct report *rep, const char *path, struct nsbox_error *err);
+void report_print(const struct report *rep); /* table for people, on stderr */
+
+#endif

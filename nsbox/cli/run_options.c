@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nsbox/cli/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "nsbox/cli/cli.h"
+#include "nsbox/util.h"
+
+#define SETTER(field)                                              \
+	static int set_##field(void *ctx, const char *v)           \
+	{                                                          \
+		((struct run_options *)ctx)->field = v;            \
+		return 0;                                          \
+	}
+SETTER(manifest)
+SETTER(skill)
+SETTER(entry)
+SETTER(image)
+SETTER(unpack)
+SETTER(output)
+SETTER(result)
+SETTER(cwd)
+SETTER(python)
+SETTER(function)
+SETTER(params)
+
+static int append(const char **list, unsigned *n, unsigned max, const char *v, const char *option)
+{
+	if (*n >= max)
+		return cli_usage("--%s may be given %u times at most", option, max);
+	list[(*n)++] = v;
+	return 0;
+}
+
+static int set_put(void *ctx, const char *v)
+{
+	struct run_options *o = ctx;
+
+	return append(o->put, &o->puts, RUN_LIST_MAX, v, "put");
+}
+
+static int set_collect(void *ctx, const char *v)
+{
+	struct run_options *o = ctx;
+
+	return append(o->collect, &o->collects, 16, v, "collect");
+}
+
+static int set_env(void *ctx, const char *v)
+{
+	struct run_options *o = ctx;
+
+	if (!strchr(v, '=') || *v == '=')
+		return cli_usage("--env takes NAME=VALUE, not '%s'", v);
+	return append(o->env, &o->envs, RUN_LIST_MAX, v, "env");
+}
+
+static int set_timeout(void *ctx, const char *v)
+{
+	struct run_options *o = ctx;
+	char *end;
+	double s = strtod(v, &end);
+
+	if (end == v || *end || !(s > 0) || s > 31536000)
+		return cli_usage("--timeout takes seconds (a number above 0), not '%s'", v);
+	o->timeout_ms = (uint64_t)(s * 1000 + 0.5);
+	if (!o->timeout_ms)
+		o->timeout_ms = 1;
+	return 0;
+}
+
+static int set_tty(void *ctx, const char *v)
+{
+	((struct run_options *)ctx)->tty = 1;
+	return 0;
+}
+
+static int set_no_tty(void *ctx, const char *v)
+{
+	((struct run_options *)ctx)->tty = 0;
+	return 0;
+}
+
+static int set_verbose(void *ctx, const char *v)
+{
+	((struct run_options *)ctx)->verbose = true;
+	return 0;
+}
+
+static const struct option_row rows[] = {
+	{ "manifest", 'm', "FILE", "policy: a skill.json (default: profile standard)", set_manifest },
+	{ "skill", 's', "DIR", "copy a skill directory in; its skill.json is the policy", set_skill },
+	{ "entry", 'e', "ID", "entry point of the skill (default: main)", set_entry },
+	{ "image", 'i', "NAME", "root of the sandbox (default: host)", set_image },
+	{ "put", 'p', "SRC[:DST]", "copy a file or directory into the working directory", set_put },
+	{ "unpack", 'u', "ARCHIVE", "unpack a zip or tar into the working directory", set_unpack },
+	{ "output", 'o', "DIR", "write the run's outputs there", set_output },
+	{ "collect", 'c', "GLOB", "an output, besides those of the manifest (** across directories)",
+	  set_collect },
+	{ "result", 'r', "FILE", "write a report as JSON (- for standard output)", set_result },
+	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },
+	{ "cwd", 'C', "DIR", "working directory inside (default: /workspace, or the skill)", set_cwd },
+	{ "timeout", 't', "SECONDS", "end it after so long (at most the policy's limit)",
+	  set_timeout },
+	{ "tty", 'T', NULL, "give it a terminal of its own", set_tty },
+	{ "no-tty", 0, NULL, "do not, even where this is one", set_no_tty },
+	{ "python", 'P', "FILE", "call a Python function of this file; its value is printed as JSON",
+	  set_python },
+	{ "function", 'f', "NAME", "which one (default: the last defined)", set_function },
+	{ "params", 'a', "JSON|@FILE", "its keyword arguments, a JSON object", set_params },
+	{ "verbose", 'v', NULL, "print what was enforced", set_verbose },
+	{ NULL, 0, NULL, NULL, NULL },
+};
+
+int run_parse(int argc, char **argv, struct run_options *ret)
+{
+	int r;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->tty = -1;
+	r = cli_options(argc, argv,
+			"nsbox run [OPTION...] [--] PROGRAM [ARG...]\n"
+			"       nsbox run --skill DIR [--entry ID] [-- ARG...]\n"
+			"       nsbox run --python FILE [--function NAME] [--params JSON]",
+			rows, ret);
+	if (r >= 0)
+		return r;
+	ret->argv = argv + optind;
+	if (ret->python && *ret->argv)
+		return cli_usage("--python takes no program: '%s'", *ret->argv);
+	if (!ret->python && (ret->function || ret->params))
+		return cli_usage("--function and --params go with --python");
+	if (!ret->python && !ret->skill && !*ret->argv)
+		return cli_usage("what is to be run? See `nsbox run --help`");
+	if (ret->entry && !ret->skill)
+		return cli_usage("--entry goes with --skill");
+	if (ret->manifest && ret->skill)
+		return cli_usage("--manifest and --skill exclude each other: the skill has its own");
+	return -1;
+}
