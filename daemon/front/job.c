@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Jobs: from a request to a reply.
+ *
+ *	queued -> staging -> compiling -> running -> collecting -> finished
+ *
+ * Every step is asynchronous and ends in a callback that starts the next. Any step may fail, and a
+ * job may be cancelled in any of them; both end in finish(), which is the only way out: it undoes
+ * what is under way, makes the reply and tells who waits.
+ *
+ * Time limits are nsbox-spawn's; the backstop here is for a spawn that lives but does not answer.
+ */
+#include "daemon/front/job.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/front/manifest.h"
+#include "nsbox/plan_build.h"
+#include "nsbox/util.h"
+
+#define FLOOD_BYTES (UINT64_C(1) << 30) /* output that ends a run, kept or not */
+#define BACKSTOP_MS 30000
+#define CANCEL_MS   15000
+#define COLLECT_MS  60000
+
+/* ------------------------------------------------------------------ life */
+
+static char *copy(const char *s)
+{
+	return strdup(s ? s : "");
+}
+
+int job_new(const struct job_services *sv, uint64_t number, struct job_spec *spec, struct job **ret,
+	    struct nsbox_error *err)
+{
+	struct job *j = calloc(1, sizeof(*j));
+	struct timespec now;
+
+	if (j) {
+		j->workspace = copy(spec->workspace_id);
+		j->trace_id = copy(spec->trace_id);
+	}
+	if (!j || !j->workspace || !j->trace_id) {
+		job_spec_free(spec);
+		if (j)
+			free(j->workspace);
+		free(j);
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make a job");
+	}
+	clock_gettime(CLOCK_REALTIME, &now);
+	j->sv = sv;
+	j->refs = 1;
+	j->number = number;
+	j->spec = spec;
+	j->kind = spec->kind;
+	j->staged.fd = j->out.fd = j->err.fd = j->result.fd = -1;
+	j->created_unix_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	j->queued_us = monotonic_us();
+	snprintf(j->id, sizeof(j->id), "job-%llx-%llu", (unsigned long long)j->created_unix_ms,
+		 (unsigned long long)number);
+	*ret = j;
+	return 0;
+}
+
+struct job *job_ref(struct job *j)
+{
+	j->refs++;
+	return j;
+}
+
+static void release(struct job *j)
+{
+	stage_cancel(&j->stage);
+	compiler_cancel(&j->ticket);
+	loop_timer_cancel(j->sv->loop, &j->backstop);
+	capture_done(&j->out);
+	capture_done(&j->err);
+	capture_done(&j->result);
+	outputs_done(&j->outputs);
+	close_fd(&j->staged.fd);
+	free_ptr(&j->staged.manifest);
+	free_ptr(&j->plan);
+	free_ptr(&j->rules);
+	job_spec_free(take_ptr(&j->spec));
+}
+
+void job_unref(struct job *j)
+{
+	if (!j || --j->refs)
+		return;
+	release(j);
+	free(j->workspace);
+	free(j->trace_id);
+	free(j->reply);
+	free(j);
+}
+
+const char *job_state_name(const struct job *j)
+{
+	return j->phase == JOB_QUEUED	  ? "queued"
+	       : j->phase == JOB_FINISHED ? "finished"
+					  : "running";
+}
+
+static int tell_spawn(struct job *j, uint32_t kind, uint32_t arg)
+{
+	struct wire_request q = { .kind = kind, .sandbox = j->number, .arg = arg };
+
+	return link_send(j->sv->link, &q, NULL, 0, NULL);
+}
+
+/* The only way to JOB_FINISHED. */
+static void finish(struct job *j)
+{
+	void (*done)(void *ctx, struct job *job) = j->done;
+
+	if (j->phase == JOB_FINISHED)
+		return;
+	if (j->in_spawn)
+		tell_spawn(j, WIRE_END, 0);
+	j->in_spawn = false;
+	capture_finish(&j->out);
+	capture_finish(&j->err);
+	capture_finish(&j->result);
+	j->finished_us = monotonic_us();
+	if (!j->started_us)
+		j->started_us = j->finished_us;
+	job_make_reply(j);
+	j->phase = JOB_FINISHED;
+	release(j);
+	job_ref(j);
+	j->done = NULL;
+	if (done)
+		done(j->done_ctx, j);
+	j->sv->finished(j->sv->ctx, j);
+	job_unref(j);
+}
+
+static void fail(struct job *j, const struct nsbox_error *why)
+{
+	if (j->error.code == 0)
+		j->error = *why;
+	finish(j);
+}
+
+/* It was ended before it had a result of its own. */
+static void finish_as(struct job *j, uint32_t cause)
+{
+	j->has_result = true;
+	j->res = (struct nsbox_result){ .cause = cause };
+	finish(j);
+}
+
+static void on_backstop(void *ctx)
+{
+	struct job *j = ctx;
+	struct nsbox_error err = { 0 };
+
+	if (j->want_cause != NSBOX_CAUSE_NONE) {
+		finish_as(j, j->want_cause); /* it did not end when told to: END makes it */
+		return;
+	}
+	nsbox_fail(&err, NSBOX_E_PROTOCOL, ETIMEDOUT, "nsbox-spawn did not answer in time");
+	fail(j, &err);
+}
+
+static void set_backstop(struct job *j, uint64_t ms)
+{
+	j->backstop.fn = on_backstop;
+	j->backstop.ctx = j;
+	loop_timer_set(j->sv->loop, &j->backstop, ms * 1000);
+}
+
+void job_cancel(struct job *j, uint32_t cause)
+{
+	if (j->phase == JOB_FINISHED || j->want_cause != NSBOX_CAUSE_NONE)
+		return;
+	j->want_cause = cause;
+	if (j->phase != JOB_RUNNING || !j->started) {
+		finish_as(j, cause);
+		return;
+	}
+	tell_spawn(j, WIRE_KILL, cause);
+	set_backstop(j, CANCEL_MS + (j->plan ? j->plan->limits.grace_ms : 0));
+}
+
+static void on_flood(void *ctx)
+{
+	job_cancel(ctx, NSBOX_CAUSE_OUTPUT);
+}
+
+/* ------------------------------------------------------------------ running */
+
+/* What is to be collected is in the plan, from the manifest and from the request alike. */
+static int read_rules(struct job *j, int plan_fd, struct nsbox_error *err)
+{
+	const struct output_rule *rule;
+	struct blob b;
+	size_t n = 0;
+	int r = blob_map(plan_fd, PLAN_MAGIC, &b, err);
+
+	if (r < 0)
+		return r;
+	rule = blob_get(&b, SEC_OUTPUTS, sizeof(*rule), &n);
+	if (n > WIRE_OUTPUTS_MAX)
+		r = nsbox_fail(err, NSBOX_E_LIMIT, 0, "more than %d outputs", WIRE_OUTPUTS_MAX);
+	j->rules = r == 0 && n ? calloc(n, sizeof(*j->rules)) : NULL;
+	if (r == 0 && n && !j->rules)
+		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read outputs");
+	for (size_t i = 0; i < n && r == 0; i++) {
+		const char *glob = blob_get_str(&b, rule[i].glob);
+
+		if (strlen(glob) >= sizeof(j->rules[i].glob)) {
+			r = nsbox_fail(err, NSBOX_E_LIMIT, 0, "an output's pattern is too long");
+			break;
+		}
+		strcpy(j->rules[i].glob, glob);
+		j->rules[i].max_bytes = rule[i].max_bytes;
+		j->rules[i].max_files = rule[i].max_files;
+		j->n_rules++;
+	}
+	blob_unmap(&b);
+	return r;
+}
+
+static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
+{
+	struct wire_request q = { .kind = WIRE_NEW, .sandbox = j->number };
+	int fds[2] = { plan_fd, j->staged.fd };
+	int r;
+
+	if (j->spec->image)
+		snprintf(q.image, sizeof(q.image), "%s", j->spec->image);
+	r = link_send(j->sv->link, &q, fds, j->staged.fd >= 0 ? 2 : 1, err);
+	if (r == 0)
+		j->in_spawn = true;
+	close_fd(&j->staged.fd);
+	return r;
+}
+
+/* The descriptors of the run; those of `io` that are not -1 are the caller's to close. */
+static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
+{
+	const struct nsbox_policy_limits *lim = &j->plan->limits;
+	int r = 0;
+
+	j->out.flood = j->err.flood = on_flood;
+	j->out.ctx = j->err.ctx = j;
+	j->out.flood_at = lim->stdout_max + FLOOD_BYTES;
+	j->err.flood_at = lim->stderr_max + FLOOD_BYTES;
+	if (j->spec->stdin_data.data) {
+		io->in = make_memfd("nsbox-stdin", j->spec->stdin_data.data,
+				    j->spec->stdin_data.len, true);
+		if (io->in < 0)
+			return nsbox_fail(err, NSBOX_E_NOMEM, -io->in, "pass on standard input");
+	}
+	if (!j->spec->tty)
+		r = capture_pipe(&j->out, j->sv->loop, lim->stdout_max, &io->out, err);
+	if (r == 0 && !j->spec->tty)
+		r = capture_pipe(&j->err, j->sv->loop, lim->stderr_max, &io->err, err);
+	if (r == 0 && j->kind == JOB_PYTHON)
+		r = capture_pipe(&j->result, j->sv->loop, lim->result_max, &io->result, err);
+	return r;
+}
+
+static void describe_call(const struct job *j, struct pycall *c)
+{
+	*c = (struct pycall){ .code = j->spec->code,
+			      .function = j->spec->function,
+			      .params = j->spec->params,
+			      .noexec = j->plan->noexec_len ? j->plan->noexec : NULL,
+			      .noexec_len = j->plan->noexec_len,
+			      .memory = j->plan->limits.memory,
+			      .wall_ms = j->wall_ms,
+			      .compat = j->spec->compat };
+}
+
+/* NULL-terminated array into the reply's packed strings; the caller frees the array alone. */
+static const char **entry_argv(const struct compile_reply *p)
+{
+	const char **argv = calloc(p->command_args + 1, sizeof(*argv));
+	const char *s = p->command;
+
+	for (uint32_t i = 0; argv && i < p->command_args && s < p->command + p->command_len; i++) {
+		argv[i] = s;
+		s += strlen(s) + 1;
+	}
+	return argv;
+}
+
+static int encode_exec(struct job *j, int *ret_fd, struct nsbox_error *err)
+{
+	auto_free const char **entry = NULL;
+	struct nsbox_exec ex = { .env = (const char *const *)j->spec->env,
+				 .cwd = j->spec->cwd,
+				 .wall_ms = j->wall_ms,
+				 .tty = j->spec->tty,
+				 .tty_rows = 24,
+				 .tty_cols = 80 };
+
+	if (j->kind == JOB_PYTHON) {
+		ex.argv = pycall_argv;
+	} else if (j->spec->argv) {
+		ex.argv = (const char *const *)j->spec->argv;
+	} else {
+		entry = entry_argv(j->plan);
+		if (!entry)
+			return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "the entry point's command");
+		ex.argv = entry;
+		if (!ex.cwd && j->plan->cwd[0])
+			ex.cwd = j->plan->cwd;
+	}
+	return nsbox_exec_encode(&ex, ret_fd, err);
+}
+
+static int send_exec(struct job *j, const struct nsbox_io *io, struct nsbox_error *err)
+{
+	const int have[] = { io->in, io->out, io->err, io->request, io->result };
+	struct wire_request q = { .kind = WIRE_EXEC, .sandbox = j->number };
+	auto_close int blob = -1;
+	int fds[WIRE_FDS_MAX], r;
+	unsigned n = 1;
+
+	r = encode_exec(j, &blob, err);
+	if (r < 0)
+		return r;
+	fds[0] = blob;
+	for (unsigned i = 0; i < ARRAY_SIZE(have); i++) {
+		if (have[i] < 0)
+			continue;
+		q.arg |= 1u << i;
+		fds[n++] = have[i];
+	}
+	return link_send(j->sv->link, &q, fds, n, err);
+}
+
+static int start_run(struct job *j, int plan_fd, struct nsbox_error *err)
+{
+	struct nsbox_io io = NSBOX_IO_NONE;
+	struct pycall call;
+	int r;
+
+	r = read_rules(j, plan_fd, err);
+	if (r == 0)
+		r = make_io(j, &io, err);
+	if (r == 0 && j->kind == JOB_PYTHON) {
+		describe_call(j, &call);
+		r = pycall_encode(&call, &io.request, err);
+	}
+	if (r == 0)
+		r = send_new(j, plan_fd, err);
+	if (r == 0)
+		r = send_exec(j, &io, err);
+	/* Ours must go: the end of a stream is when all its writers are gone. */
+	close_fd(&io.in);
+	close_fd(&io.out);
+	close_fd(&io.err);
+	close_fd(&io.request);
+	close_fd(&io.result);
+	if (r == 0)
+		set_backstop(j, j->wall_ms + j->plan->limits.grace_ms + BACKSTOP_MS);
+	return r;
+}
+
+static uint64_t wall_of(const struct job *j)
+{
+	uint64_t policy = j->plan->limits.wall_ms;
+
+	/* The request's own wish is in the policy already; an entry point may only be shorter. */
+	if (!j->spec->timeout_ms && j->plan->timeout_ms &&
+	    (policy == 0 || j->plan->timeout_ms < policy))
+		return j->plan->timeout_ms;
+	return policy;
+}
+
+static void on_compiled(void *ctx, const struct compile_reply *reply, int plan_fd)
+{
+	struct job *j = ctx;
+	struct nsbox_error err = { 0 };
+
+	j->ticket = NULL;
+	if (reply->error.code != 0) {
+		fail(j, &reply->error);
+		return;
+	}
+	j->plan = malloc(sizeof(*j->plan));
+	if (!j->plan) {
+		nsbox_fail(&err, NSBOX_E_NOMEM, ENOMEM, "keep a plan");
+		fail(j, &err);
+		return;
+	}
+	*j->plan = *reply;
+	j->wall_ms = wall_of(j);
+	j->phase = JOB_RUNNING;
+	if (start_run(j, plan_fd, &err) < 0)
+		fail(j, &err);
+}
+
+/* ------------------------------------------------------------------ before the run */
+
+static void compile(struct job *j)
+{
+	struct compile_request q;
+	struct compile_ticket *ticket = NULL;
+	struct nsbox_error err = { 0 };
+	auto_free char *text = NULL;
+	size_t len = 0;
+
+	memset(&q, 0, sizeof(q));
+	memcpy(&q.host, &j->sv->host, sizeof(q.host));
+	if (j->kind == JOB_PYTHON)
+		q.flags |= COMPILE_PYTHON;
+	else if (!j->spec->argv)
+		q.flags |= COMPILE_ENTRYPOINT;
+	strcpy(q.skill_dir, j->staged.skill_dir);
+	if (j->spec->entrypoint)
+		snprintf(q.entrypoint, sizeof(q.entrypoint), "%s", j->spec->entrypoint);
+	if (manifest_for(j->spec, j->staged.manifest, j->staged.manifest_len, &text, &len, &err) <
+	    0) {
+		fail(j, &err);
+		return;
+	}
+	j->phase = JOB_COMPILING;
+	/* on_compiled() may run, and even finish the job, before this returns. */
+	job_ref(j);
+	if (compiler_start(j->sv->compiler, &q, text, len, on_compiled, j, &ticket, &err) < 0)
+		fail(j, &err);
+	else if (ticket)
+		j->ticket = ticket;
+	job_unref(j);
+}
+
+static void on_staged(void *ctx, const struct nsbox_error *why, struct staged *what)
+{
+	struct job *j = ctx;
+
+	j->stage = NULL;
+	if (why) {
+		fail(j, why);
+		return;
+	}
+	j->staged = *what;
+	compile(j);
+}
+
+void job_start(struct job *j)
+{
+	struct nsbox_error err = { 0 };
+
+	j->started_us = monotonic_us();
+	j->phase = JOB_STAGING;
+	if (stage_start(j->sv->loop, j->sv->unpacker, j->spec, on_staged, j, &j->stage, &err) < 0)
+		fail(j, &err);
+}
+
+/* ------------------------------------------------------------------ events of the sandbox */
+
+static void on_started(struct job *j, struct nsbox_event *ev)
+{
+	j->started = true;
+}
+
+static void on_failed(struct job *j, struct nsbox_event *ev)
+{
+	fail(j, &ev->error);
+}
+
+static void on_terminal(struct job *j, struct nsbox_event *ev)
+{
+	/* One stream: a terminal does not tell standard output from standard error. */
+	if (j->spec->tty && !j->out.loop)
+		(void)capture_attach(&j->out, j->sv->loop, j->plan->limits.stdout_max,
+				     take_fd(&ev->fd), NULL);
+}
+
+static int collect(struct job *j, struct nsbox_error *err)
+{
+	struct wire_request q = { .kind = WIRE_COLLECT, .sandbox = j->number };
+	auto_close int out = -1;
+	int r = outputs_start(&j->outputs, j->sv->loop, &out, err);
+
+	if (r < 0)
+		return r;
+	if (j->spec->cwd)
+		snprintf(q.base, sizeof(q.base), "%s", j->spec->cwd);
+	q.outputs = j->n_rules;
+	memcpy(q.output, j->rules, j->n_rules * sizeof(q.output[0]));
+	return link_send(j->sv->link, &q, &out, 1, err);
+}
+
+static void on_exited(struct job *j, struct nsbox_event *ev)
+{
+	struct nsbox_error err = { 0 };
+
+	if (j->has_result)
+		return;
+	j->has_result = true;
+	j->res = ev->result;
+	capture_finish(&j->out);
+	capture_finish(&j->err);
+	capture_finish(&j->result);
+	if (j->res.cause == NSBOX_CAUSE_SANDBOX || j->n_rules == 0) {
+		finish(j);
+		return;
+	}
+	j->phase = JOB_COLLECTING;
+	set_backstop(j, COLLECT_MS);
+	if (collect(j, &err) < 0) {
+		j->outputs.error = err;
+		finish(j);
+	}
+}
+
+static void on_collected(struct job *j, struct nsbox_event *ev)
+{
+	if (j->phase != JOB_COLLECTING)
+		return;
+	outputs_finish(&j->outputs);
+	if (ev->error.code != 0)
+		j->outputs.error = ev->error;
+	finish(j);
+}
+
+static void on_gone(struct job *j, struct nsbox_event *ev)
+{
+	if (j->phase == JOB_COLLECTING)
+		on_collected(j, ev);
+	else
+		finish_as(j, NSBOX_CAUSE_INTERRUPTED);
+}
+
+static void (*const handlers[])(struct job *j, struct nsbox_event *ev) = {
+	[NSBOX_EVENT_STARTED] = on_started,	[NSBOX_EVENT_FAILED] = on_failed,
+	[NSBOX_EVENT_TERMINAL] = on_terminal,	[NSBOX_EVENT_EXITED] = on_exited,
+	[NSBOX_EVENT_COLLECTED] = on_collected, [NSBOX_EVENT_GONE] = on_gone,
+};
+
+void job_event(struct job *j, struct nsbox_event *ev)
+{
+	if (ev->kind < ARRAY_SIZE(handlers) && handlers[ev->kind] && j->phase != JOB_FINISHED)
+		handlers[ev->kind](j, ev);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The front's queue: order within a workspace, turns between them, bounds. */
+#include <check.h>
+
+#include "daemon/front/queue.c"
+
+static struct queue *q;
+static struct queue_entry entry[64];
+
+static void setup(void)
+{
+	memset(entry, 0, sizeof(entry));
+	ck_assert_int_eq(queue_new(32, &q, NULL), 0);
+}
+
+static void teardown(void)
+{
+	queue_free(q);
+}
+
+static void push(const char *workspace, int n)
+{
+	ck_assert_int_eq(queue_push(q, workspace, &entry[n], &entry[n]), 0);
+}
+
+static int pop(void)
+{
+	struct queue_entry *e = queue_pop(q);
+
+	return e ? (int)(e - entry) : -1;
+}
+
+START_TEST(test_one_workspace)
+{
+	for (int i = 0; i < 5; i++)
+		push("", i);
+	for (int i = 0; i < 5; i++)
+		ck_assert_int_eq(pop(), i);
+	ck_assert_int_eq(pop(), -1);
+	push("", 7);
+	ck_assert_int_eq(pop(), 7);
+}
+END_TEST
+
+START_TEST(test_turns)
+{
+	/* a sends five, then b one and c two: nobody waits for all of a. */
+	static const int want[] = { 0, 5, 6, 1, 7, 2, 3, 4 };
+
+	for (int i = 0; i < 5; i++)
+		push("a", i);
+	push("b", 5);
+	push("c", 6);
+	push("c", 7);
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
+		ck_assert_int_eq(pop(), want[i]);
+	ck_assert_int_eq(pop(), -1);
+	ck_assert_uint_eq(queue_length(q), 0);
+}
+END_TEST
+
+START_TEST(test_late_comer_waits_one_turn)
+{
+	for (int i = 0; i < 4; i++)
+		push("a", i);
+	ck_assert_int_eq(pop(), 0);
+	push("b", 10);
+	push("b", 11);
+	ck_assert_int_eq(pop(), 1);
+	ck_assert_int_eq(pop(), 10);
+	ck_assert_int_eq(pop(), 2);
+	ck_assert_int_eq(pop(), 11);
+	ck_assert_int_eq(pop(), 3);
+}
+END_TEST
+
+START_TEST(test_remove)
+{
+	push("a", 0);
+	push("a", 1);
+	push("a", 2);
+	push("b", 3);
+	queue_remove(q, &entry[2]);
+	push("a", 4);
+	queue_remove(q, &entry[3]);
+	queue_remove(q, &entry[3]); /* waits nowhere: nothing happens */
+	queue_remove(q, &entry[0]);
+	ck_assert_int_eq(pop(), 1);
+	ck_assert_int_eq(pop(), 4);
+	ck_assert_int_eq(pop(), -1);
+}
+END_TEST
+
+START_TEST(test_bound)
+{
+	for (int i = 0; i < 32; i++)
+		push(i % 2 ? "a" : "b", i);
+	ck_assert_int_eq(queue_push(q, "c", &entry[40], &entry[40]), -EAGAIN);
+	ck_assert_ptr_null(entry[40].lane);
+	pop();
+	push("c", 40);
+	ck_assert_uint_eq(queue_length(q), 32);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("queue");
+	TCase *tc = tcase_create("queue");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, tc);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_one_workspace);
+	tcase_add_test(tc, test_turns);
+	tcase_add_test(tc, test_late_comer_waits_one_turn);
+	tcase_add_test(tc, test_remove);
+	tcase_add_test(tc, test_bound);
+	srunner_set_tap(sr, "-");
+	srunner_run_all(sr, CK_SILENT);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
