@@ -92,8 +92,13 @@ static void start(struct init *in, const struct ctl_request *req, int *fds, unsi
 	blob_unmap(&exec);
 	in->id = req->id;
 	in->kill_rest = req->flags & EXECF_KILL_REST;
-	if (!in->main_pid)
+	if (!in->main_pid) {
 		ctl_send(io.channel, &rep, sizeof(rep), NULL, 0);
+		rep.kind = CTL_EXITED;
+		rep.id = in->id;
+		rep.status = 126 << 8;
+		tell(in, &rep);
+	}
 	close_all(fds, n);
 }
 
