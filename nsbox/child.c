@@ -139,6 +139,9 @@ int child_helper(struct child *c, bool filter,
 		close(pipe_fds[0]);
 		close(c->control);
 		r = payload_credentials(c, &report);
+		/* Init sets it for all later; this helper may run before that stage. */
+		if (r == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+			r = nsbox_fail(&report, NSBOX_E_SETUP, errno, "set no_new_privs");
 		if (r == 0 && filter)
 			r = payload_filter(c, &report);
 		if (r == 0)
