@@ -46,7 +46,7 @@ PC := pkg-config
 LIBS_CORE   := $(shell $(PC) --libs libmnl libcap 2>/dev/null)
 LIBS_POLICY := $(shell $(PC) --libs libseccomp libnftnl json-c libcrypto 2>/dev/null)
 LIBS_HTTP   := $(shell $(PC) --libs libmicrohttpd 2>/dev/null)
-LIBS_ARCHIVE := $(shell $(PC) --libs libarchive 2>/dev/null)
+LIBS_ARCHIVE := $(shell $(PC) --libs libarchive zlib 2>/dev/null)
 LIBS_CHECK  := $(shell $(PC) --libs check 2>/dev/null)
 
 # ---------------------------------------------------------------- what is built
@@ -112,6 +112,7 @@ SUPPORT_SRC := $(wildcard tests/support/*.c)
 
 $(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SUPPORT_SRC) $(COMMON_SRC)) $(LIB_A)
 	$(call say,LD,$@)
+	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_CHECK) $(LIBS_POLICY) $(LIBS_CORE)
 
 SCRIPTS := $(wildcard tests/unit/test_*.py)

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* skill.json: what is read, and the exact words for what is not. */
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nsbox/util.h"
+#include "policy/internal.h"
+
+static struct nsbox_manifest *parse(const char *json)
+{
+	struct nsbox_error err = { 0 };
+	struct nsbox_manifest *m = NULL;
+
+	ck_assert_msg(nsbox_manifest_parse(json, strlen(json), &m, &err) == 0, "%s", err.msg);
+	return m;
+}
+
+static const char whole[] =
+	"{\"$schema\":\"https://nsbox.example/schema/skill-1.json\",\"manifestVersion\":1,"
+	"\"name\":\"pdf-report\",\"version\":\"1.2.0\",\"description\":\"d\",\"license\":\"MIT\","
+	"\"authors\":[\"a\",\"b\"],\"profile\":\"strict\",\"platforms\":[\"linux/amd64\"],"
+	"\"entrypoints\":{\"main\":{\"command\":[\"python3\",\"run.py\"],\"timeout\":\"60s\","
+	"\"stdin\":\"text\",\"cwd\":\"sub\",\"description\":\"x\"},\"other\":{\"command\":[\"sh\"]}"
+	"},"
+	"\"files\":{\"executable\":[\"tool.sh\"]},"
+	"\"filesystem\":{\"read\":[\"/"
+	"data\"],\"write\":[\"out\"],\"exec\":[\"bin\"],\"mask\":[\".env\"],"
+	"\"readOnly\":[\"conf\"],\"skill\":\"overlay\",\"workspace\":{\"mode\":\"overlay\","
+	"\"size\":"
+	"\"32Mi\"},\"tmp\":{\"size\":\"16Mi\",\"exec\":true}},"
+	"\"outputs\":[{\"glob\":\"out/*.pdf\",\"maxBytes\":\"20Mi\",\"maxFiles\":3,\"mediaType\":"
+	"\"application/pdf\"}],"
+	"\"network\":{\"mode\":\"none\"},\"env\":{\"pass\":[\"LANG\"],\"set\":{\"A\":\"1\",\"b_2\":"
+	"\"\"}},"
+	"\"process\":{\"subprocess\":\"skill\",\"jit\":true,\"threads\":false,\"ptrace\":true,"
+	"\"userns\":false,\"netlink\":false,\"user\":\"nobody\"},"
+	"\"syscalls\":{\"allow\":[\"personality\"]},"
+	"\"resources\":{\"cpu\":\"1.5\",\"memory\":\"512Mi\",\"pids\":32,\"disk\":\"100Mi\","
+	"\"openFiles\":"
+	"256,\"fileSize\":\"10Mi\",\"stdout\":\"64Ki\",\"stderr\":65536,\"result\":\"1Mi\"},"
+	"\"timeouts\":{\"wall\":\"90s\",\"cpu\":\"10s\",\"grace\":\"500ms\"},"
+	"\"require\":{\"landlockFs\":\"require\"},\"minTier\":\"cgroup\","
+	"\"x-vendor\":{\"anything\":[1]},\"_meta\":{\"com.example\":1}}";
+
+START_TEST(every_field_is_read)
+{
+	struct nsbox_manifest *m = parse(whole);
+
+	ck_assert_str_eq(nsbox_manifest_name(m), "pdf-report");
+	ck_assert_str_eq(m->version, "1.2.0");
+	ck_assert_str_eq(m->authors[1], "b");
+	ck_assert_uint_eq(m->profile, PROFILE_STRICT);
+	ck_assert_str_eq(m->platforms[0], "linux/amd64");
+	ck_assert_uint_eq(m->n_entrypoints, 2);
+	ck_assert_str_eq(m->executable[0], "tool.sh");
+	ck_assert_str_eq(m->fs.mask[0], ".env");
+	ck_assert_uint_eq(m->fs.skill, SKILL_OVERLAY);
+	ck_assert_uint_eq(m->fs.workspace, WORKSPACE_OVERLAY);
+	ck_assert_uint_eq(m->fs.workspace_size, 32u << 20);
+	ck_assert_uint_eq(m->fs.tmp_size, 16u << 20);
+	ck_assert_uint_eq(m->fs.tmp_exec, 1);
+	ck_assert_str_eq(m->outputs[0].glob, "out/*.pdf");
+	ck_assert_uint_eq(m->outputs[0].max_bytes, 20u << 20);
+	ck_assert_uint_eq(m->outputs[0].max_files, 3);
+	ck_assert_str_eq(m->env_pass[0], "LANG");
+	ck_assert_uint_eq(m->n_env_set, 2);
+	ck_assert_str_eq(m->env_set[1].name, "b_2");
+	ck_assert_str_eq(m->env_set[1].value, "");
+	ck_assert_uint_eq(m->process.subprocess, SUBPROCESS_SKILL);
+	ck_assert_uint_eq(m->process.jit, 1);
+	ck_assert_uint_eq(m->process.threads, 0);
+	ck_assert_str_eq(m->syscalls[0], "personality");
+	ck_assert_uint_eq(m->res.cpu_milli, 1500);
+	ck_assert_uint_eq(m->res.memory, 512u << 20);
+	ck_assert_uint_eq(m->res.stderr_max, 65536);
+	ck_assert_uint_eq(m->timeouts.wall_ms, 90000);
+	ck_assert_uint_eq(m->timeouts.grace_ms, 500);
+	ck_assert_uint_eq(m->require[NSBOX_LAYER_LANDLOCK_FS], NSBOX_REQUIRE);
+	ck_assert_uint_eq(m->require[NSBOX_LAYER_USER], UNSET);
+	ck_assert_uint_eq(m->min_tier, NSBOX_TIER_CGROUP);
+	ck_assert_uint_eq(strlen(m->sha256), 64);
+	nsbox_manifest_free(m);
+}
+END_TEST
+
+START_TEST(the_default_manifest)
+{
+	struct nsbox_error err = { 0 };
+	struct nsbox_manifest *m = NULL;
+
+	ck_assert_int_eq(nsbox_manifest_default(&m, &err), 0);
+	ck_assert(m->is_default);
+	ck_assert_uint_eq(m->profile, PROFILE_STANDARD);
+	ck_assert_str_eq(m->sha256, "");
+	ck_assert_str_eq(nsbox_manifest_name(m), "");
+	nsbox_manifest_free(m);
+	nsbox_manifest_free(NULL);
+}
+END_TEST
+
+START_TEST(the_text_is_what_is_hashed)
+{
+	/* printf '{"manifestVersion":1}' | sha256sum */
+	struct nsbox_manifest *m = parse("{\"manifestVersion\":1}");
+
+	ck_assert_str_eq(m->sha256,
+			 "735477383583dad89e27956e0876542e6dcccb12923e877318c50c1ba4c2f2d6");
+	nsbox_manifest_free(m);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ entry points */
+
+START_TEST(entrypoints_by_name)
+{
+	struct nsbox_manifest *m = parse(whole);
+	struct nsbox_error err = { 0 };
+	struct nsbox_entrypoint e;
+
+	ck_assert_int_eq(nsbox_manifest_entrypoint(m, NULL, &e, &err), 0);
+	ck_assert_str_eq(e.id, "main");
+	ck_assert_str_eq(e.command[1], "run.py");
+	ck_assert_ptr_null(e.command[2]);
+	ck_assert_str_eq(e.cwd, "sub");
+	ck_assert_uint_eq(e.timeout_ms, 60000);
+	ck_assert_int_eq(nsbox_manifest_entrypoint(m, "other", &e, &err), 0);
+	ck_assert_ptr_null(e.cwd);
+	ck_assert_int_lt(nsbox_manifest_entrypoint(m, "mian", &e, &err), 0);
+	ck_assert_int_eq(err.code, NSBOX_E_INVALID);
+	ck_assert_str_eq(err.msg, "no entrypoint 'mian'; the manifest has: main, other");
+	nsbox_manifest_free(m);
+}
+END_TEST
+
+START_TEST(the_only_entrypoint)
+{
+	struct nsbox_manifest *m =
+		parse("{\"manifestVersion\":1,\"entrypoints\":{\"go\":{\"command\":[\"a\"]}}}");
+	struct nsbox_error err = { 0 };
+	struct nsbox_entrypoint e;
+
+	ck_assert_int_eq(nsbox_manifest_entrypoint(m, NULL, &e, &err), 0);
+	ck_assert_str_eq(e.id, "go");
+	nsbox_manifest_free(m);
+	m = parse("{\"manifestVersion\":1}");
+	ck_assert_int_lt(nsbox_manifest_entrypoint(m, NULL, &e, &err), 0);
+	ck_assert_str_eq(err.msg, "the manifest has no entrypoints");
+	nsbox_manifest_free(m);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ refusals */
+
+#define LATER  "is not supported by this version"
+#define EGRESS "egress is not available in this version; only network.mode \"none\" is"
+
+/* `body` is what follows {"manifestVersion":1, */
+static const struct {
+	const char *body, *message;
+} refusals[] = {
+	{ "\"profil\":\"strict\"", "/profil: unknown key, did you mean \"profile\"?" },
+	{ "\"profile\":\"srict\"", "/profile: \"srict\" is not known, did you mean \"strict\"?" },
+	{ "\"profile\":null", "/profile: expected a string, found null" },
+	{ "\"name\":\"Big Name\"",
+	  "/name: must be lower-case letters, digits, '-', '_' and '.', at most 64" },
+	{ "\"name\":\"../x\"",
+	  "/name: must be lower-case letters, digits, '-', '_' and '.', at most 64" },
+	{ "\"name\":\".x\"",
+	  "/name: must be lower-case letters, digits, '-', '_' and '.', at most 64" },
+	{ "\"runtime\":{}", "/runtime: " LATER },
+	{ "\"compatibility\":{}", "/compatibility: " LATER },
+	{ "\"secrets\":[]", "/secrets: " LATER },
+	{ "\"userConfig\":{}", "/userConfig: " LATER },
+	{ "\"session\":{}", "/session: " LATER },
+	{ "\"determinism\":{}", "/determinism: " LATER },
+	{ "\"audit\":{}", "/audit: " LATER },
+	{ "\"mcp\":{}", "/mcp: " LATER },
+	{ "\"tests\":[]", "/tests: " LATER },
+	{ "\"files\":{\"digests\":{}}", "/files/digests: " LATER },
+	{ "\"network\":{\"mode\":\"open\"}", "/network/mode: network.mode \"open\": " EGRESS },
+	{ "\"network\":{\"mode\":\"allowlist\"}",
+	  "/network/mode: network.mode \"allowlist\": " EGRESS },
+	{ "\"network\":{\"allow\":[]}", "/network/allow: " EGRESS },
+	{ "\"network\":{\"mode\":\"None\"}",
+	  "/network/mode: \"None\" is not known, did you mean \"none\"?" },
+	{ "\"network\":\"none\"", "/network: expected an object, found a string" },
+	{ "\"entrypoints\":{\"main\":{}}", "/entrypoints/main/command: is required" },
+	{ "\"entrypoints\":{\"main\":{\"command\":[]}}",
+	  "/entrypoints/main/command: needs at least 1 entries" },
+	{ "\"entrypoints\":{\"main\":{\"command\":\"ls\"}}",
+	  "/entrypoints/main/command: expected an array of strings, found a string" },
+	{ "\"entrypoints\":{\"main\":{\"command\":[\"a\",\"\"]}}",
+	  "/entrypoints/main/command/1: is empty" },
+	{ "\"entrypoints\":{\"a b\":{\"command\":[\"a\"]}}",
+	  "/entrypoints/a b: is not a name: lower-case letters, digits, '-', '_'" },
+	{ "\"entrypoints\":{\"main\":{\"command\":[\"a\"],\"timeout\":60}}",
+	  "/entrypoints/main/timeout: expected a time like \"30s\", found a number" },
+	{ "\"entrypoints\":[]", "/entrypoints: expected an object, found an array" },
+	{ "\"resources\":{\"memory\":\"512MB\"}",
+	  "/resources/memory: \"512MB\" has no unit of bytes: Ki, Mi, Gi, Ti, or k, M, G, T" },
+	{ "\"resources\":{\"memory\":-1}",
+	  "/resources/memory: \"-1\" is not a plain decimal number with a unit" },
+	{ "\"resources\":{\"memory\":1e18}",
+	  "/resources/memory: \"1e18\" has no unit of bytes: Ki, Mi, Gi, Ti, or k, M, G, T" },
+	{ "\"resources\":{\"memory\":\"1Mi\"}", "/resources/memory: must be at least 16777216" },
+	{ "\"resources\":{\"memory\":true}",
+	  "/resources/memory: expected an amount like \"512Mi\", found true or false" },
+	{ "\"resources\":{\"pids\":\"32\"}",
+	  "/resources/pids: expected a whole number, found a string" },
+	{ "\"resources\":{\"pids\":0}", "/resources/pids: must be at least 2" },
+	{ "\"resources\":{\"pids\":-0}", "/resources/pids: must be at least 2" },
+	{ "\"resources\":{\"pids\":1.5}",
+	  "/resources/pids: expected a whole number, found a fraction" },
+	{ "\"resources\":{\"pids\":4294967296}", "/resources/pids: is too large" },
+	{ "\"resources\":{\"cpu\":\"0\"}", "/resources/cpu: must be at least 10" },
+	{ "\"resources\":{\"swap\":\"1Gi\"}",
+	  "/resources/swap: " LATER "; there is no swap in a run" },
+	{ "\"timeouts\":{\"wall\":\"0s\"}", "/timeouts/wall: must be at least 1" },
+	{ "\"timeouts\":{\"wall\":0}",
+	  "/timeouts/wall: expected a time like \"30s\", found a number" },
+	{ "\"timeouts\":{\"wall\":\"-1s\"}",
+	  "/timeouts/wall: \"-1s\" is not a plain decimal number with a unit" },
+	{ "\"filesystem\":{\"workspace\":\"rw\"}", "/filesystem/workspace: \"rw\" " LATER },
+	{ "\"filesystem\":{\"mask\":\"x\"}",
+	  "/filesystem/mask: expected an array of strings, found a string" },
+	{ "\"filesystem\":{\"readonly\":[]}",
+	  "/filesystem/readonly: unknown key, did you mean \"readOnly\"?" },
+	{ "\"process\":{\"userns\":true}", "/process/userns: true is never granted" },
+	{ "\"process\":{\"netlink\":true}",
+	  "/process/netlink: true " LATER "; interfaces can be listed anyway" },
+	{ "\"process\":{\"user\":\"root\"}", "/process/user: \"root\" " LATER },
+	{ "\"process\":{\"user\":0}", "/process/user: expected a string, found a number" },
+	{ "\"process\":{\"jit\":\"yes\"}", "/process/jit: expected true or false, found a string" },
+	{ "\"syscalls\":{\"groups\":[]}", "/syscalls/groups: " LATER },
+	{ "\"syscalls\":[\"mount\"]", "/syscalls: expected an object, found an array" },
+	{ "\"env\":{\"set\":{\"A=B\":\"1\"}}",
+	  "/env/set/A=B: is not the name of a variable: letters, digits and '_'" },
+	{ "\"env\":{\"set\":{\"BASH_FUNC_x%%\":\"1\"}}",
+	  "/env/set/BASH_FUNC_x%%: is not the name of a variable: letters, digits and '_'" },
+	{ "\"env\":{\"set\":{\"\":\"1\"}}",
+	  "/env/set/: is not the name of a variable: letters, digits and '_'" },
+	{ "\"env\":{\"set\":{\"1A\":\"1\"}}",
+	  "/env/set/1A: is not the name of a variable: letters, digits and '_'" },
+	{ "\"env\":{\"set\":{\"A\":1}}", "/env/set/A: expected a string, found a number" },
+	{ "\"env\":{\"pass\":[\"A\",\"B C\"]}", "/env/pass/1: is not the name of a variable" },
+	{ "\"require\":{\"landlock\":\"require\"}",
+	  "/require/landlock: unknown layer, did you mean \"landlockFs\"?" },
+	{ "\"require\":{\"seccomp\":\"must\"}",
+	  "/require/seccomp: \"must\" is not one of \"off\", \"prefer\", \"require\"" },
+	{ "\"minTier\":\"vm\"",
+	  "/minTier: \"vm\" is not one of \"process\", \"namespace\", \"cgroup\"" },
+	{ "\"platforms\":[]", "/platforms: needs at least 1 entries" },
+	{ "\"outputs\":[{}]", "/outputs/0/glob: is required" },
+	{ "\"outputs\":[{\"glob\":\"a\",\"maxFiles\":0}]",
+	  "/outputs/0/maxFiles: must be at least 1" },
+	{ "\"seccomp\":\"unconfined\"", "/seccomp: unknown key" },
+	{ "\"mounts\":[]", "/mounts: unknown key" },
+	{ "\"manifestVersion\":1", "duplicate key \"manifestVersion\" (line 1, column 22)" },
+};
+
+START_TEST(refusals_by_place)
+{
+	char text[512];
+	struct nsbox_error err = { 0 };
+	struct nsbox_manifest *m = NULL;
+
+	snprintf(text, sizeof(text), "{\"manifestVersion\":1,%s}", refusals[_i].body);
+	ck_assert_msg(nsbox_manifest_parse(text, strlen(text), &m, &err) == -EINVAL, "accepted: %s",
+		      text);
+	ck_assert_ptr_null(m);
+	ck_assert_str_eq(err.msg, refusals[_i].message);
+	ck_assert_int_eq(err.code, NSBOX_E_MANIFEST);
+}
+END_TEST
+
+static const struct {
+	const char *text, *message;
+} wrong[] = {
+	{ "", "empty text (line 1, column 1)" },
+	{ "[]", "/: expected an object, found an array" },
+	{ "null", "/: expected an object, found null" },
+	{ "{}", "/manifestVersion: is required" },
+	{ "{\"manifestVersion\":2}",
+	  "/manifestVersion: this version reads manifestVersion 1 only" },
+	{ "{\"manifestVersion\":\"1\"}",
+	  "/manifestVersion: expected a whole number, found a string" },
+	{ "{\"manifestVersion\":1.0}",
+	  "/manifestVersion: expected a whole number, found a fraction" },
+};
+
+START_TEST(wrong_texts)
+{
+	struct nsbox_error err = { 0 };
+	struct nsbox_manifest *m = NULL;
+
+	ck_assert_int_lt(nsbox_manifest_parse(wrong[_i].text, strlen(wrong[_i].text), &m, &err), 0);
+	ck_assert_str_eq(err.msg, wrong[_i].message);
+}
+END_TEST
+
+START_TEST(large_files_are_refused)
+{
+	size_t n = (256u << 10) + 1;
+	auto_free char *text = malloc(n);
+	struct nsbox_error err = { 0 };
+	struct nsbox_manifest *m = NULL;
+
+	memset(text, ' ', n);
+	memcpy(text, "{\"manifestVersion\":1}", 21);
+	ck_assert_int_eq(nsbox_manifest_parse(text, n - 1, &m, &err), 0);
+	nsbox_manifest_free(m);
+	ck_assert_int_lt(nsbox_manifest_parse(text, n, &m, &err), 0);
+	ck_assert_int_eq(err.code, NSBOX_E_MANIFEST);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("manifest");
+	TCase *tc = tcase_create("manifest");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_test(tc, every_field_is_read);
+	tcase_add_test(tc, the_default_manifest);
+	tcase_add_test(tc, the_text_is_what_is_hashed);
+	tcase_add_test(tc, entrypoints_by_name);
+	tcase_add_test(tc, the_only_entrypoint);
+	tcase_add_loop_test(tc, refusals_by_place, 0, (int)ARRAY_SIZE(refusals));
+	tcase_add_loop_test(tc, wrong_texts, 0, (int)ARRAY_SIZE(wrong));
+	tcase_add_test(tc, large_files_are_refused);
+	suite_add_tcase(s, tc);
+	srunner_set_tap(sr, "-");
+	srunner_run_all(sr, CK_SILENT);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
