@@ -96,6 +96,7 @@ static const struct {
 	{ "etc/manpath.config",		"man pages" },
 	{ "etc/papersize",		"paper size of document tools" },
 	{ "etc/fonts",			"fontconfig" },
+	{ "etc/matplotlibrc",		"Debian's matplotlib does not import without it" },
 	{ "etc/ghostscript",		"font map of Ghostscript" },
 	{ "etc/ImageMagick-*",		"policy and delegates" },
 	{ "etc/libreoffice",		"start-up and registry files" },
