@@ -4,9 +4,9 @@
  * /dev and /proc, then what is hidden or held read-only once the run's files are in place. The
  * image (root, /usr, /etc) is the root list's business, see overlay/.
  *
- * With a writable root (standard) the places are directories of the upper layer, which cost no
- * mount and share its size limit. With a read-only root (strict) each is a tmpfs, noexec unless
- * the manifest says otherwise.
+ * With a writable root (standard) the places, but for /tmp, are directories of the upper layer,
+ * which cost no mount and share its size limit. With a read-only root (strict) each is a tmpfs,
+ * noexec unless the manifest says otherwise.
  */
 #include <string.h>
 

@@ -216,15 +216,20 @@ static int resolve_workdir(struct resolve *rs)
 	return p->workdir ? 0 : json_nomem(&rs->r);
 }
 
-/* Under a read-only root the places share `disk` between them, since each is a mount of its own. */
+/*
+ * Under a read-only root the places share `disk` between them, since each is a mount of its own.
+ * /tmp is always one: a program that fills it can still write to its working directory (and say
+ * that it did).
+ */
 static void resolve_tmpfs(struct resolve *rs)
 {
 	const struct nsbox_manifest *m = rs->m;
 	struct nsbox_policy *p = rs->p;
 	uint64_t disk = p->limits.disk;
-	bool own = p->profile->root_rdonly, exec = p->profile->exec_writable;
+	bool own = p->profile->root_rdonly;
+	bool exec = p->profile->exec_writable && p->subprocess != SUBPROCESS_SKILL;
 	const struct policy_tmpfs all[TMPFS_MAX] = {
-		[TMPFS_TMP] = { "/tmp", disk / 4, 01777, exec, own },
+		[TMPFS_TMP] = { "/tmp", own ? disk / 4 : disk, 01777, exec, true },
 		[TMPFS_VAR_TMP] = { "/var/tmp", disk / 8, 01777, exec, own },
 		[TMPFS_HOME] = { POLICY_HOME, disk / 8, 0700, exec, own },
 		[TMPFS_WORKSPACE] = { POLICY_WORKSPACE, disk / 2, 0755, exec, own && p->workspace },
@@ -233,8 +238,6 @@ static void resolve_tmpfs(struct resolve *rs)
 	};
 
 	memcpy(p->tmpfs, all, sizeof(all));
-	if (m->fs.tmp_size || m->fs.tmp_exec != UNSET)
-		p->tmpfs[TMPFS_TMP].used = true;
 	if (m->fs.tmp_size)
 		p->tmpfs[TMPFS_TMP].size = m->fs.tmp_size;
 	if (m->fs.tmp_exec != UNSET)
@@ -289,9 +292,9 @@ int resolve_paths(struct resolve *rs)
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(lists); i++)
 		r = resolve_list(rs, lists[i].object, lists[i].key, lists[i].from, lists[i].judge,
 				 lists[i].to);
-	/* An executable /tmp is a grant like any other: Landlock has to know it. */
-	if (r == 0 && p->tmpfs[TMPFS_TMP].used && p->tmpfs[TMPFS_TMP].exec &&
-	    p->subprocess != SUBPROCESS_ANY && strings_add_take(&p->exec, strdup("/tmp")) < 0)
+	/* An executable /tmp that was asked for is a grant like any other: Landlock has to know. */
+	if (r == 0 && m->fs.tmp_exec == 1 && p->subprocess != SUBPROCESS_ANY &&
+	    strings_add_take(&p->exec, strdup("/tmp")) < 0)
 		r = json_nomem(&rs->r);
 	strings_sort_unique(p->exec);
 	return r;
