@@ -93,10 +93,12 @@ static void on_signal(struct relay *r, int signals)
 	struct signalfd_siginfo info;
 
 	while (read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-		if (info.ssi_signo == SIGWINCH)
-			copy_size(r);
-		else
-			nsbox_sandbox_kill(r->sb, 0, (int)info.ssi_signo, NULL);
+		switch (info.ssi_signo) {
+		case SIGWINCH: copy_size(r); break;
+		case SIGTERM: /* who ends us ends the run: TERM to all of it, grace, KILL */
+		case SIGHUP: nsbox_sandbox_kill(r->sb, NSBOX_CAUSE_CANCELLED, 0, NULL); break;
+		default: nsbox_sandbox_kill(r->sb, 0, (int)info.ssi_signo, NULL); break;
+		}
 	}
 }
 

@@ -313,6 +313,45 @@ static int put(struct context *c, const char *arg, struct nsbox_error *err)
 	return r < 0 ? r : send_dir(c, src, err);
 }
 
+static int ignore_begin(void *ctx, int kind, const char *path, uint32_t mode, uint64_t size,
+			struct nsbox_error *err)
+{
+	return 0;
+}
+
+static int ignore_data(void *ctx, const void *buf, size_t len, struct nsbox_error *err)
+{
+	return 0;
+}
+
+static int ignore_finish(void *ctx, struct nsbox_error *err)
+{
+	return 0;
+}
+
+/* The worker says what it refused in the END frame; read up to it. */
+static int refusal(struct context *c, const char *archive, off_t from, struct nsbox_error *err)
+{
+	const struct nsbox_files_sink sink = { ignore_begin, ignore_data, ignore_finish };
+	const struct nsbox_files_limits lim = NSBOX_FILES_LIMITS_DEFAULT;
+	struct nsbox_files_reader *reader;
+	char buf[65536];
+	ssize_t n;
+	int r = nsbox_files_reader_new(&sink, NULL, &lim, &reader, err);
+
+	if (r < 0)
+		return r;
+	while (r == 0 && (n = pread(c->files, buf, sizeof(buf), from)) > 0) {
+		r = nsbox_files_feed(reader, buf, (size_t)n, err);
+		from += n;
+	}
+	nsbox_files_reader_free(reader);
+	if (r == 0)
+		r = nsbox_fail(err, NSBOX_E_INVALID, 0, "the unpacking worker ended early");
+	nsbox_error_prefix(err, "unpack '%s'", archive);
+	return r;
+}
+
 /* The archive goes through the confined worker; its frames, END included, follow ours. */
 static int unpack(struct context *c, const char *archive, struct nsbox_error *err)
 {
@@ -322,6 +361,7 @@ static int unpack(struct context *c, const char *archive, struct nsbox_error *er
 	int status;
 	pid_t pid;
 	int r = base_frame(c, work_dir(c), err);
+	off_t from = lseek(c->files, 0, SEEK_CUR);
 
 	if (r < 0)
 		return r;
@@ -340,9 +380,7 @@ static int unpack(struct context *c, const char *archive, struct nsbox_error *er
 		;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return nsbox_fail(err, NSBOX_E_IO, ENOENT, "run '%s'", worker);
-	if (status) /* it has named the entry on stderr */
-		return nsbox_fail(err, NSBOX_E_INVALID, 0, "the archive '%s' was refused", archive);
-	return 0;
+	return status ? refusal(c, archive, from, err) : 0;
 }
 
 static int make_files(struct context *c, struct nsbox_error *err)
