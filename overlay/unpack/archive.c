@@ -217,47 +217,71 @@ static int put_entries(struct job *j)
 						     : "cannot be read");
 }
 
-/* Only what is compiled in: some filters of libarchive would start a program instead. */
-static int open_reader(struct job *j, const unsigned char *data, size_t len)
+static int not_readable(struct job *j)
 {
-	bool zip = zip_is(data, len);
-	bool ok = zip ? archive_read_support_format_zip_seekable(j->a) == ARCHIVE_OK
-		      : archive_read_support_format_tar(j->a) == ARCHIVE_OK &&
-				  archive_read_support_filter_gzip(j->a) == ARCHIVE_OK &&
-				  archive_read_support_filter_bzip2(j->a) == ARCHIVE_OK &&
-				  archive_read_support_filter_xz(j->a) == ARCHIVE_OK &&
-				  archive_read_support_filter_zstd(j->a) == ARCHIVE_OK;
+	const char *why = archive_error_string(j->a);
 
-	if (!ok)
-		return nsbox_fail(j->err, NSBOX_E_UNSUPPORTED, 0,
-				  "libarchive lacks a format or filter: %s",
-				  archive_error_string(j->a) ? archive_error_string(j->a) : "?");
-	if (archive_read_open_memory(j->a, data, len) != ARCHIVE_OK)
-		return nsbox_fail(j->err, NSBOX_E_INVALID, 0,
-				  "not an archive that can be read (zip and tar are): %s",
-				  archive_error_string(j->a));
-	return 0;
+	return nsbox_fail(j->err, NSBOX_E_INVALID, 0,
+			  "not an archive that can be read (zip and tar are): %s", why ? why : "?");
+}
+
+static int read_zip(struct job *j, const unsigned char *data, size_t len)
+{
+	unsigned entries = 0;
+	int r = zip_check(data, len, &entries, j->err);
+
+	if (r < 0 || entries == 0) /* libarchive takes an empty one for no zip file at all */
+		return r;
+	if (archive_read_support_format_zip_seekable(j->a) != ARCHIVE_OK ||
+	    archive_read_open_memory(j->a, data, len) != ARCHIVE_OK)
+		return not_readable(j);
+	r = put_entries(j);
+	if (r == 0 && j->entries != entries)
+		r = nsbox_fail(j->err, NSBOX_E_INVALID, 0,
+			       "zip: %u entries, of which %u can be read", entries, j->entries);
+	return r;
+}
+
+static int read_tar_from(struct job *j, struct source *s)
+{
+	int r;
+
+	if (archive_read_support_format_tar(j->a) != ARCHIVE_OK ||
+	    source_open(j->a, s) != ARCHIVE_OK)
+		return not_readable(j);
+	r = put_entries(j);
+	return r < 0 ? r : source_finish(j->a, s, j->err);
+}
+
+static int read_tar(struct job *j, const unsigned char *data, size_t len)
+{
+	struct source *s = NULL;
+	int r = source_new(data, len, &s, j->err);
+
+	if (r < 0)
+		return r;
+	r = read_tar_from(j, s);
+	archive_read_close(j->a); /* it must not ask s any more */
+	source_free(s);
+	return r;
 }
 
 int archive_to_stream(const unsigned char *data, size_t len, const struct unpack_limits *lim,
 		      int fd, struct nsbox_error *err)
 {
 	struct job j = { .lim = lim, .input = len, .fd = fd, .err = err };
-	int r = 0;
+	int r;
 
 	if (len == 0)
 		return nsbox_fail(err, NSBOX_E_INVALID, 0, "the archive is empty");
-	if (zip_is(data, len))
-		r = zip_check(data, len, err);
-	if (r == 0)
-		r = names_new(&j.names, err);
+	r = names_new(&j.names, err);
 	if (r < 0)
 		return r;
 	j.a = archive_read_new();
-	r = j.a ? open_reader(&j, data, len)
-		: nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read the archive");
-	if (r == 0)
-		r = put_entries(&j);
+	if (!j.a)
+		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read the archive");
+	else
+		r = zip_is(data, len) ? read_zip(&j, data, len) : read_tar(&j, data, len);
 	archive_read_free(j.a);
 	names_free(j.names);
 	return r;

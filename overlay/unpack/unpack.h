@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct unpack_limits {
 	uint64_t input; /* bytes of the archive */
@@ -38,7 +39,25 @@ void name_blame(const char *name, struct nsbox_error *err);
 
 /* zip_check.c: is this a zip file that every reader understands in the same way? */
 bool zip_is(const unsigned char *data, size_t len);
-int zip_check(const unsigned char *data, size_t len, struct nsbox_error *err);
+int zip_check(const unsigned char *data, size_t len, unsigned *ret_entries,
+	      struct nsbox_error *err);
+
+/* source.c: what a compressed file holds, for libarchive to read a tar file from. */
+struct archive;
+struct source;
+int source_new(const unsigned char *data, size_t len, struct source **ret, struct nsbox_error *err);
+void source_free(struct source *s);
+int source_open(struct archive *a, struct source *s); /* an ARCHIVE_ code; s has to outlive a */
+/* Read the rest: is all of it whole? */
+int source_finish(struct archive *a, struct source *s, struct nsbox_error *err);
+
+/* gzip.c: its part for gzip, with checksums compared. */
+struct gzip;
+bool gzip_is(const unsigned char *data, size_t len);
+int gzip_new(const unsigned char *data, size_t len, struct gzip **ret, struct nsbox_error *err);
+/* The next bytes, 0 at the end, or an ARCHIVE_ code with the error set in a. */
+ssize_t gzip_read(struct archive *a, struct gzip *g, const void **ret);
+void gzip_free(struct gzip *g);
 
 /* archive.c: the archive in memory to frames on fd, without END. */
 int archive_to_stream(const unsigned char *data, size_t len, const struct unpack_limits *lim,

@@ -36,6 +36,9 @@
 #define FLAG_STRONG	0x0040
 #define FLAG_MASKED	0x2000
 
+#define SYSTEM_UNIX  3
+#define SYSTEM_MACOS 19
+
 struct zip {
 	const unsigned char *data;
 	size_t dir_start, dir_end; /* the directory */
@@ -197,7 +200,25 @@ static const char *judge_central(const struct record *e)
 		return "stored with two different sizes";
 	if (e->name_len == 0 || memchr(e->name, '\0', e->name_len))
 		return "its name is empty or holds a NUL byte";
+	/* libarchive makes slashes of them, others do not. */
+	if (memchr(e->name, '\\', e->name_len))
+		return "its name holds a backslash";
 	return NULL;
+}
+
+/*
+ * Where the writer was a Unix system the upper half of the attributes is a mode. libarchive takes
+ * a FIFO for a file; what is neither file, directory nor link is refused here.
+ */
+static const char *judge_type(const unsigned char *central)
+{
+	unsigned system = central[5], type = (get32(central + 38) >> 16) & 0170000;
+
+	if (system != SYSTEM_UNIX && system != SYSTEM_MACOS)
+		return NULL;
+	if (type == 0 || type == 0100000 || type == 0040000 || type == 0120000)
+		return NULL;
+	return "neither a file, a directory nor a symbolic link";
 }
 
 static const char *judge_pair(const struct record *c, const struct record *l)
@@ -276,6 +297,8 @@ static int check_entry(const struct zip *z, size_t *dir, size_t *at, struct nsbo
 		return bad(err, "a broken directory");
 	why = judge_central(&c);
 	if (!why)
+		why = judge_type(p);
+	if (!why)
 		why = judge_extra(c.name + c.name_len, extra, &c);
 	if (!why && get32(p + 42) != *at)
 		why = "entries overlap, or there are bytes between them";
@@ -287,7 +310,7 @@ static int check_entry(const struct zip *z, size_t *dir, size_t *at, struct nsbo
 	return 0;
 }
 
-int zip_check(const unsigned char *data, size_t len, struct nsbox_error *err)
+int zip_check(const unsigned char *data, size_t len, unsigned *ret_entries, struct nsbox_error *err)
 {
 	struct zip z = { 0 };
 	size_t dir, at = 0;
@@ -305,5 +328,6 @@ int zip_check(const unsigned char *data, size_t len, struct nsbox_error *err)
 		return bad(err, "its directory has more records than the end record says");
 	if (at != z.dir_start)
 		return bad(err, "bytes between the last entry and the directory");
+	*ret_entries = z.entries;
 	return 0;
 }
