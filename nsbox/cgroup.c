@@ -13,7 +13,7 @@
 #include "nsbox/util.h"
 
 #define CGROUP2_MAGIC 0x63677270
-#define CGROUP_ROOT "/sys/fs/cgroup"
+#define CGROUP_ROOT   "/sys/fs/cgroup"
 
 static const char *const controllers[CG_CONTROLLERS] = { "memory", "pids", "cpu" };
 
@@ -160,25 +160,34 @@ static bool is_v2(void)
 	return statfs(CGROUP_ROOT, &fs) == 0 && fs.f_type == CGROUP2_MAGIC;
 }
 
-static int open_bases(struct cgroup *cg)
+/* v2 has one hierarchy: the same directory stands for every controller. */
+static int same_for_all(int *fds)
 {
-	int r;
+	for (int i = 1; i < CG_CONTROLLERS; i++) {
+		fds[i] = fcntl(fds[0], F_DUPFD_CLOEXEC, 3);
+		if (fds[i] < 0)
+			return -errno;
+	}
+	return 0;
+}
 
+void cgroup_init(struct cgroup *cg)
+{
+	memset(cg, 0, sizeof(*cg));
+	cg->sandbox = cg->init = -1;
 	for (int i = 0; i < CG_CONTROLLERS; i++)
 		cg->base[i] = cg->leaf[i] = -1;
-	cg->kind = NSBOX_CGROUP_NONE;
+}
+
+static int open_bases(struct cgroup *cg)
+{
+	cgroup_init(cg);
 	if (is_v2()) {
-		r = base_v2();
-		if (r < 0)
-			return r;
-		cg->base[0] = r;
-		for (int i = 1; i < CG_CONTROLLERS; i++) {
-			cg->base[i] = fcntl(r, F_DUPFD_CLOEXEC, 3);
-			if (cg->base[i] < 0)
-				return -errno;
-		}
+		cg->base[0] = base_v2();
+		if (cg->base[0] < 0)
+			return cg->base[0];
 		cg->kind = NSBOX_CGROUP_V2;
-		return 0;
+		return same_for_all(cg->base);
 	}
 	for (int i = 0; i < CG_CONTROLLERS; i++) {
 		cg->base[i] = base_v1(i);
@@ -263,6 +272,33 @@ static int set_limits(const struct cgroup *cg, const struct plan_limits *l, stru
 
 /* ------------------------------------------------------------------ life of a leaf */
 
+static int make_leaves_v1(struct cgroup *cg, const char *name)
+{
+	for (int i = 0; i < CG_CONTROLLERS; i++) {
+		cg->leaf[i] = make_dir_in(cg->base[i], name);
+		if (cg->leaf[i] < 0)
+			return cg->leaf[i];
+	}
+	return 0;
+}
+
+static int make_leaves_v2(struct cgroup *cg, const char *name)
+{
+	int r;
+
+	cg->sandbox = make_dir_in(cg->base[0], name);
+	if (cg->sandbox < 0)
+		return cg->sandbox;
+	r = enable_v2(cg->sandbox);
+	if (r < 0)
+		return r;
+	cg->init = make_dir_in(cg->sandbox, "init");
+	if (cg->init < 0)
+		return cg->init;
+	cg->leaf[0] = make_dir_in(cg->sandbox, "run");
+	return cg->leaf[0] < 0 ? cg->leaf[0] : same_for_all(cg->leaf);
+}
+
 int cgroup_open(struct cgroup *cg, uint32_t slot, const struct plan_limits *l,
 		struct nsbox_error *err)
 {
@@ -276,15 +312,11 @@ int cgroup_open(struct cgroup *cg, uint32_t slot, const struct plan_limits *l,
 				     "use control groups below " CGROUP_ROOT);
 	}
 	nsbox_format(name, sizeof(name), "%u", slot);
-	for (int i = 0; i < CG_CONTROLLERS; i++) {
-		cg->leaf[i] = make_dir_in(cg->base[i], name);
-		if (cg->leaf[i] < 0) {
-			r = nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, cg->leaf[i],
-					  "make the control group nsbox/%s", name);
-			break;
-		}
-	}
-	if (r == 0)
+	r = cg->kind == NSBOX_CGROUP_V2 ? make_leaves_v2(cg, name) : make_leaves_v1(cg, name);
+	if (r < 0)
+		nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, r,
+			      "make the control group nsbox/%s", name);
+	else
 		r = set_limits(cg, l, err);
 	if (r < 0) {
 		cgroup_close(cg);
@@ -336,21 +368,38 @@ static void remove_leaf(int base, const char *name)
 	}
 }
 
+/* The groups of a sandbox, whichever of them exist; `base` holds the one of its slot. */
+static void remove_sandbox(int base, const char *name, int kind)
+{
+	if (kind == NSBOX_CGROUP_V2) {
+		auto_close int dir = openat(base, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		if (dir >= 0) {
+			remove_leaf(dir, "run");
+			remove_leaf(dir, "init");
+		}
+	}
+	remove_leaf(base, name);
+}
+
 void cgroup_close(struct cgroup *cg)
 {
 	char name[16];
 
 	nsbox_format(name, sizeof(name), "%u", cg->slot);
+	for (int i = 0; i < CG_CONTROLLERS; i++)
+		if (cg->leaf[i] >= 0 || cg->sandbox >= 0)
+			remove_sandbox(cg->base[i], name, cg->kind);
 	for (int i = 0; i < CG_CONTROLLERS; i++) {
-		if (cg->leaf[i] >= 0)
-			remove_leaf(cg->base[i], name);
 		close_fd(&cg->leaf[i]);
 		close_fd(&cg->base[i]);
 	}
+	close_fd(&cg->sandbox);
+	close_fd(&cg->init);
 	cg->kind = NSBOX_CGROUP_NONE;
 }
 
-static void sweep_dir(int base)
+static void sweep_dir(int base, int kind)
 {
 	int copy = openat(base, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
@@ -366,7 +415,7 @@ static void sweep_dir(int base)
 
 		if (!parse_u64(e->d_name, &n) || n >= IDS_SLOTS || slot_try((uint32_t)n, &slot) < 0)
 			continue;
-		remove_leaf(base, e->d_name);
+		remove_sandbox(base, e->d_name, kind);
 		slot_release(&slot);
 	}
 	closedir(dir);
@@ -378,8 +427,25 @@ void cgroup_sweep(void)
 
 	if (open_bases(&cg) == 0)
 		for (int i = 0; i < (cg.kind == NSBOX_CGROUP_V2 ? 1 : CG_CONTROLLERS); i++)
-			sweep_dir(cg.base[i]);
+			sweep_dir(cg.base[i], cg.kind);
 	cgroup_close(&cg);
+}
+
+/* A base that root once made is there for everyone to open: what counts is making a group in it. */
+static int try_leaf(const struct cgroup *cg)
+{
+	char name[24];
+
+	nsbox_format(name, sizeof(name), "probe-%d", (int)getpid());
+	for (int i = 0; i < CG_CONTROLLERS; i++) {
+		if (mkdirat(cg->base[i], name, 0755) < 0)
+			return -errno;
+		if (unlinkat(cg->base[i], name, AT_REMOVEDIR) < 0)
+			return -errno;
+		if (cg->kind == NSBOX_CGROUP_V2)
+			break;
+	}
+	return 0;
 }
 
 int cgroup_probe(struct nsbox_host *host)
@@ -387,6 +453,10 @@ int cgroup_probe(struct nsbox_host *host)
 	struct cgroup cg;
 	int r = open_bases(&cg);
 
+	if (r == 0)
+		r = try_leaf(&cg);
+	if (r < 0)
+		cg.kind = NSBOX_CGROUP_NONE;
 	host->cgroup_kind = (uint32_t)cg.kind;
 	host->cgroup_memory = host->cgroup_pids = host->cgroup_cpu = r == 0;
 	if (r < 0)

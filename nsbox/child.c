@@ -245,11 +245,11 @@ _Noreturn void child_main(struct child *c)
 
 	c->old_root = c->new_root = c->proc_mount = -1;
 	/* What clone3 gave by succeeding. */
-	c->enforced = c->want &
-		      (NSBOX_LAYER_BIT(NSBOX_LAYER_USER) | NSBOX_LAYER_BIT(NSBOX_LAYER_MOUNT) |
-		       NSBOX_LAYER_BIT(NSBOX_LAYER_PID) | NSBOX_LAYER_BIT(NSBOX_LAYER_NET) |
-		       NSBOX_LAYER_BIT(NSBOX_LAYER_IPC) | NSBOX_LAYER_BIT(NSBOX_LAYER_UTS) |
-		       NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP_NS));
+	c->enforced =
+		c->want & (NSBOX_LAYER_BIT(NSBOX_LAYER_USER) | NSBOX_LAYER_BIT(NSBOX_LAYER_MOUNT) |
+			   NSBOX_LAYER_BIT(NSBOX_LAYER_PID) | NSBOX_LAYER_BIT(NSBOX_LAYER_NET) |
+			   NSBOX_LAYER_BIT(NSBOX_LAYER_IPC) | NSBOX_LAYER_BIT(NSBOX_LAYER_UTS) |
+			   NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP_NS));
 	r = set_up(c, &rep.error);
 	if (r < 0)
 		rep.kind = CTL_FAILED;

@@ -15,18 +15,18 @@
 struct child {
 	const struct blob *plan;
 	const struct blob *root;
-	int control;	  /* our end of the control pair */
-	int files_fd;	  /* file stream to unpack, or -1 */
-	bool single_id;	  /* one id is mapped: init and payload share it */
-	uint32_t want;	  /* layers that the plan asks for and the host has */
-	bool cgroup;	  /* the payload waits to be put into a control group */
-	int owner_pid;	  /* for the witness: must not exist inside */
+	int control;	/* our end of the control pair */
+	int files_fd;	/* file stream to unpack, or -1 */
+	bool single_id; /* one id is mapped: init and payload share it */
+	uint32_t want;	/* layers that the plan asks for and the host has */
+	bool cgroup;	/* the payload waits to be put into a control group */
+	int owner_pid;	/* for the witness: must not exist inside */
 	/* filled on the way */
 	uint32_t enforced, not_enforced;
 	uint32_t stage_us[NSBOX_STAGE_READY + 1];
-	int old_root;	  /* the host's root while the new one is built, else -1 */
-	int new_root;	  /* O_PATH of the root that is being built, then of "/" */
-	int proc_mount;	  /* mount descriptor of our procfs, or -1 */
+	int old_root;	/* the host's root while the new one is built, else -1 */
+	int new_root;	/* O_PATH of the root that is being built, then of "/" */
+	int proc_mount; /* mount descriptor of our procfs, or -1 */
 };
 
 static inline const struct plan_fixed *child_fixed(const struct child *c)
@@ -76,8 +76,9 @@ int payload_filter(const struct child *c, struct nsbox_error *err);
 /* fork(2) without libc's handlers: safe after clone. */
 int child_fork(void);
 /* Run fn confined as a payload in a process of its own and wait for it. */
-int child_helper(struct child *c, bool filter, int (*fn)(struct child *, void *, struct nsbox_error *),
-		 void *arg, struct nsbox_error *err);
+int child_helper(struct child *c, bool filter,
+		 int (*fn)(struct child *, void *, struct nsbox_error *), void *arg,
+		 struct nsbox_error *err);
 /* Close all descriptors from `from` on but those of the list (-1 entries are ignored). */
 void child_close_others(int from, const int *keep, unsigned n);
 

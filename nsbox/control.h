@@ -18,8 +18,8 @@
 #include <nsbox/sandbox.h>
 #include <stdint.h>
 
-#define CTL_MAGIC UINT32_C(0x316c7463) /* "ctl1" */
-#define CTL_FDS_MAX 7
+#define CTL_MAGIC	UINT32_C(0x316c7463) /* "ctl1" */
+#define CTL_FDS_MAX	7
 #define CTL_OUTPUTS_MAX 16
 
 enum ctl_kind {

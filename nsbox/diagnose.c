@@ -18,10 +18,14 @@ static const struct {
 	unsigned machine;
 	const char *name;
 } machines[] = {
-	{ EM_X86_64, "x86_64 (amd64)" }, { EM_AARCH64, "aarch64 (arm64)" },
-	{ EM_386, "i386" },		 { EM_ARM, "arm" },
-	{ EM_RISCV, "riscv64" },	 { EM_PPC64, "ppc64" },
-	{ EM_S390, "s390x" },		 { EM_MIPS, "mips" },
+	{ EM_X86_64, "x86_64 (amd64)" },
+	{ EM_AARCH64, "aarch64 (arm64)" },
+	{ EM_386, "i386" },
+	{ EM_ARM, "arm" },
+	{ EM_RISCV, "riscv64" },
+	{ EM_PPC64, "ppc64" },
+	{ EM_S390, "s390x" },
+	{ EM_MIPS, "mips" },
 };
 
 #if defined(__x86_64__)
@@ -84,11 +88,12 @@ static int diagnose_elf(const char *path, const unsigned char *page, size_t len,
 	if (len < sizeof(*h))
 		return say(err, ENOEXEC, "run '%s': it is cut off within its ELF header", path);
 	if (h->e_machine != OWN_MACHINE)
-		return say(err, ENOEXEC, "run '%s': it is built for %s and this machine is %s", path,
-			   machine_name(h->e_machine), machine_name(OWN_MACHINE));
+		return say(err, ENOEXEC, "run '%s': it is built for %s and this machine is %s",
+			   path, machine_name(h->e_machine), machine_name(OWN_MACHINE));
 	loader = errnum == ENOENT ? elf_loader(page, len) : NULL;
 	if (loader)
-		return say(err, ENOENT, "run '%s': its loader '%s' is not in the image", path, loader);
+		return say(err, ENOENT, "run '%s': its loader '%s' is not in the image", path,
+			   loader);
 	return say(err, errnum, "run '%s'", path);
 }
 
@@ -104,15 +109,17 @@ static int diagnose_script(const char *path, const char *page, size_t len, int e
 	memcpy(line, page, n);
 	line[n] = '\0';
 	if (n && line[n - 1] == '\r')
-		return say(err, errnum,
-			   "run '%s': its first line ends in a carriage return (CRLF line ends), so "
-			   "the interpreter is not found; convert the file to Unix line ends",
-			   path);
+		return say(
+			err, errnum,
+			"run '%s': its first line ends in a carriage return (CRLF line ends), so "
+			"the interpreter is not found; convert the file to Unix line ends",
+			path);
 	for (p += 2; *p == ' ' || *p == '\t'; p++)
 		;
 	line[strcspn(p, " \t") + (size_t)(p - line)] = '\0';
 	if (errnum == ENOENT)
-		return say(err, errnum, "run '%s': its interpreter '%s' is not in the image", path, p);
+		return say(err, errnum, "run '%s': its interpreter '%s' is not in the image", path,
+			   p);
 	return say(err, errnum, "run '%s' by its interpreter '%s'", path, p);
 }
 

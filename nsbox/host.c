@@ -5,8 +5,8 @@
  */
 #include <nsbox/host.h>
 
-#include <fcntl.h>
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <libmnl/libmnl.h>
 #include <linux/capability.h>
 #include <linux/netfilter.h>
@@ -150,9 +150,9 @@ static const struct {
 	int layer;
 	uint64_t flag;
 } namespaces[] = {
-	{ NSBOX_LAYER_MOUNT, CLONE_NEWNS },  { NSBOX_LAYER_PID, CLONE_NEWPID },
-	{ NSBOX_LAYER_NET, CLONE_NEWNET },   { NSBOX_LAYER_IPC, CLONE_NEWIPC },
-	{ NSBOX_LAYER_UTS, CLONE_NEWUTS },   { NSBOX_LAYER_CGROUP_NS, CLONE_NEWCGROUP },
+	{ NSBOX_LAYER_MOUNT, CLONE_NEWNS }, { NSBOX_LAYER_PID, CLONE_NEWPID },
+	{ NSBOX_LAYER_NET, CLONE_NEWNET },  { NSBOX_LAYER_IPC, CLONE_NEWIPC },
+	{ NSBOX_LAYER_UTS, CLONE_NEWUTS },  { NSBOX_LAYER_CGROUP_NS, CLONE_NEWCGROUP },
 };
 
 static uint64_t effective_caps(void)
@@ -281,15 +281,15 @@ static const char *userns_remedy(const struct nsbox_host *h, char *buf, int size
 	if (h->userns_errno == ENOSPC)
 		nsbox_format(buf, size,
 			     "raise the limit: sysctl -w user.max_user_namespaces=15000 (%s)", why);
-	else if (read_small_file(AT_FDCWD,
-				 "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", v,
-				 sizeof(v)) > 0 &&
+	else if (read_small_file(AT_FDCWD, "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+				 v, sizeof(v)) > 0 &&
 		 v[0] == '1')
-		nsbox_format(buf, size,
-			     "AppArmor restricts user namespaces: sysctl -w "
-			     "kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile "
-			     "for nsbox with `userns,` (%s)",
-			     why);
+		nsbox_format(
+			buf, size,
+			"AppArmor restricts user namespaces: sysctl -w "
+			"kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile "
+			"for nsbox with `userns,` (%s)",
+			why);
 	else if (read_small_file(AT_FDCWD, "/proc/sys/kernel/unprivileged_userns_clone", v,
 				 sizeof(v)) > 0 &&
 		 v[0] == '0')
@@ -300,10 +300,11 @@ static const char *userns_remedy(const struct nsbox_host *h, char *buf, int size
 			     "--security-opt seccomp=PROFILE with clone3 allowed (%s)",
 			     why);
 	else
-		nsbox_format(buf, size,
-			     "in a container: --security-opt seccomp=PROFILE with namespaces allowed "
-			     "and --security-opt apparmor=unconfined; else CONFIG_USER_NS (%s)",
-			     why);
+		nsbox_format(
+			buf, size,
+			"in a container: --security-opt seccomp=PROFILE with namespaces allowed "
+			"and --security-opt apparmor=unconfined; else CONFIG_USER_NS (%s)",
+			why);
 	return buf;
 }
 
@@ -325,7 +326,8 @@ static const char *landlock_remedy(const struct nsbox_host *h, int layer, char *
 
 const char *nsbox_host_remedy(const struct nsbox_host *h, int layer, char *buf, int size)
 {
-	if (layer < 0 || layer >= NSBOX_LAYER_MAX || (nsbox_host_layers(h) & NSBOX_LAYER_BIT(layer)))
+	if (layer < 0 || layer >= NSBOX_LAYER_MAX ||
+	    (nsbox_host_layers(h) & NSBOX_LAYER_BIT(layer)))
 		return NULL;
 	switch ((enum nsbox_layer)layer) {
 	case NSBOX_LAYER_USER:
@@ -349,17 +351,19 @@ const char *nsbox_host_remedy(const struct nsbox_host *h, int layer, char *buf, 
 			     strerrordesc_np(h->overlay_errno));
 		return buf;
 	case NSBOX_LAYER_PROC:
-		nsbox_format(buf, size,
-			     "paths of the host's /proc are covered; in a container: --security-opt "
-			     "systempaths=unconfined (%s)",
-			     strerrordesc_np(h->proc_errno));
+		nsbox_format(
+			buf, size,
+			"paths of the host's /proc are covered; in a container: --security-opt "
+			"systempaths=unconfined (%s)",
+			strerrordesc_np(h->proc_errno));
 		return buf;
 	case NSBOX_LAYER_LANDLOCK_FS:
 	case NSBOX_LAYER_LANDLOCK_TCP:
 	case NSBOX_LAYER_LANDLOCK_SCOPES: return landlock_remedy(h, layer, buf, size);
 	case NSBOX_LAYER_NFTABLES:
-		nsbox_format(buf, size, "needs CONFIG_NF_TABLES and NF_TABLES_INET: modprobe "
-					"nf_tables (%s)",
+		nsbox_format(buf, size,
+			     "needs CONFIG_NF_TABLES and NF_TABLES_INET: modprobe "
+			     "nf_tables (%s)",
 			     strerrordesc_np(h->nftables_errno));
 		return buf;
 	case NSBOX_LAYER_CGROUP:

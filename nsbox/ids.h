@@ -18,10 +18,10 @@
  * to containers and below 2^31: nothing of Debian's assigns it. The image block holds what images
  * own (inside 0-999 and 1001-65535); each sandbox's payload is an id of its own above it.
  */
-#define IDS_IMAGE_BASE UINT32_C(1879048192)
+#define IDS_IMAGE_BASE	 UINT32_C(1879048192)
 #define IDS_PAYLOAD_BASE (IDS_IMAGE_BASE + 65536)
-#define IDS_SLOTS 16384
-#define IDS_INSIDE 1000 /* the payload, inside */
+#define IDS_SLOTS	 16384
+#define IDS_INSIDE	 1000 /* the payload, inside */
 
 struct slot {
 	int lock_fd; /* holds the lock; -1: none */

@@ -169,8 +169,8 @@ static int collect_files(struct child *c, void *arg, struct nsbox_error *err)
 	const struct plan_limits *l = &child_fixed(c)->limits;
 	struct nsbox_files_limits lim = { l->disk, (uint32_t)MIN(l->disk_inodes, UINT32_MAX) };
 	struct files_rule rules[CTL_OUTPUTS_MAX];
-	const char *base = col->req->base[0] ? col->req->base
-					     : blob_get_str(c->plan, child_fixed(c)->workdir);
+	const char *base =
+		col->req->base[0] ? col->req->base : blob_get_str(c->plan, child_fixed(c)->workdir);
 
 	for (unsigned i = 0; i < col->req->rules; i++)
 		rules[i] = (struct files_rule){ col->req->rule[i].glob, col->req->rule[i].max_bytes,

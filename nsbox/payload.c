@@ -26,8 +26,8 @@
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
 
-#define FD_FLOOR 16	     /* what came from the owner is moved here, out of 0-4 */
-#define ENV_MAX 4096	     /* variables */
+#define FD_FLOOR 16   /* what came from the owner is moved here, out of 0-4 */
+#define ENV_MAX	 4096 /* variables */
 
 /* ------------------------------------------------------------------ credentials */
 

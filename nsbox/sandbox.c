@@ -31,9 +31,9 @@ static const struct {
 	int layer;
 	uint64_t flag;
 } namespaces[] = {
-	{ NSBOX_LAYER_USER, CLONE_NEWUSER }, { NSBOX_LAYER_MOUNT, CLONE_NEWNS },
-	{ NSBOX_LAYER_PID, CLONE_NEWPID },   { NSBOX_LAYER_NET, CLONE_NEWNET },
-	{ NSBOX_LAYER_IPC, CLONE_NEWIPC },   { NSBOX_LAYER_UTS, CLONE_NEWUTS },
+	{ NSBOX_LAYER_USER, CLONE_NEWUSER },	    { NSBOX_LAYER_MOUNT, CLONE_NEWNS },
+	{ NSBOX_LAYER_PID, CLONE_NEWPID },	    { NSBOX_LAYER_NET, CLONE_NEWNET },
+	{ NSBOX_LAYER_IPC, CLONE_NEWIPC },	    { NSBOX_LAYER_UTS, CLONE_NEWUTS },
 	{ NSBOX_LAYER_CGROUP_NS, CLONE_NEWCGROUP },
 };
 
@@ -80,6 +80,10 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 	for (unsigned i = 0; i < ARRAY_SIZE(namespaces); i++)
 		if (sb->want & NSBOX_LAYER_BIT(namespaces[i].layer))
 			args.flags |= namespaces[i].flag;
+	if (sb->cg.init >= 0) {
+		args.flags |= CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)sb->cg.init;
+	}
 	share_plan(sb, true);
 	sb->pid = sys_clone3(&args, sizeof(args));
 	if (sb->pid == 0)
@@ -201,8 +205,7 @@ int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *ro
 	sb->opt = *opt;
 	sb->slot.lock_fd = -1;
 	sb->pidfd = sb->control = sb->channel = sb->epoll = sb->timer = -1;
-	for (int i = 0; i < CG_CONTROLLERS; i++)
-		sb->cg.base[i] = sb->cg.leaf[i] = -1;
+	cgroup_init(&sb->cg);
 	r = choose_layers(sb, err);
 	if (r == 0)
 		r = take_host_things(sb, err);
@@ -265,8 +268,9 @@ static uint32_t exec_flags(const struct blob *b, const struct nsbox_io *io)
 static int send_exec(struct nsbox_sandbox *sb, int blob_fd, uint32_t flags,
 		     const struct nsbox_io *io, struct nsbox_error *err)
 {
-	struct ctl_request req = { .magic = CTL_MAGIC, .kind = CTL_EXEC, .id = sb->exec_id + 1,
-				   .flags = flags };
+	struct ctl_request req = {
+		.magic = CTL_MAGIC, .kind = CTL_EXEC, .id = sb->exec_id + 1, .flags = flags
+	};
 	int pair[2], fds[CTL_FDS_MAX], r, on = 1;
 	unsigned n = 0;
 	auto_close int null = null_fd(), theirs = -1;
@@ -306,7 +310,8 @@ int nsbox_sandbox_exec_blob(struct nsbox_sandbox *sb, int blob_fd, const struct 
 	int r;
 
 	if (sb->phase != PHASE_SETUP && sb->phase != PHASE_IDLE)
-		return nsbox_fail(err, NSBOX_E_INVALID, EBUSY, "the sandbox cannot take an exec now");
+		return nsbox_fail(err, NSBOX_E_INVALID, EBUSY,
+				  "the sandbox cannot take an exec now");
 	r = blob_map(blob_fd, EXEC_MAGIC, &b, err);
 	if (r < 0)
 		return r;
@@ -399,7 +404,8 @@ static void dispatch(struct nsbox_sandbox *sb, int timeout_ms)
 	int n = epoll_wait(sb->epoll, ev, ARRAY_SIZE(ev), timeout_ms);
 
 	for (int i = 0; i < n; i++) {
-		void (*fn)(struct nsbox_sandbox *) = (void (*)(struct nsbox_sandbox *))ev[i].data.ptr;
+		void (*fn)(struct nsbox_sandbox *) =
+			(void (*)(struct nsbox_sandbox *))ev[i].data.ptr;
 
 		/* One handler may have dealt with what another was woken for. */
 		if (fn == supervise_pidfd && sb->gone)

@@ -32,8 +32,8 @@ struct nsbox_sandbox {
 	const struct nsbox_plan *plan;
 	const struct plan_fixed *fixed;
 	struct nsbox_sandbox_options opt;
-	uint32_t want;	   /* layers asked for and there */
-	uint32_t missing;  /* preferred and not there */
+	uint32_t want;	  /* layers asked for and there */
+	uint32_t missing; /* preferred and not there */
 	int ids_kind;
 	struct slot slot;
 	struct cgroup cg;
@@ -54,7 +54,7 @@ struct nsbox_sandbox {
 	uint32_t witness_tried, witness_held, witness_us;
 	uint32_t witness_seen;
 	struct nsbox_error start_error; /* the program did not start */
-	uint64_t watch_peak;	        /* bytes, by the watchdog */
+	uint64_t watch_peak;		/* bytes, by the watchdog */
 	uint32_t watch_kills;
 	struct cgroup_usage usage_before;
 

@@ -18,8 +18,8 @@ static const struct {
 	const char *name;
 	unsigned major, minor;
 } nodes[] = {
-	{ "null", 1, 3 },    { "zero", 1, 5 },	  { "full", 1, 7 },
-	{ "random", 1, 8 },  { "urandom", 1, 9 }, { "tty", 5, 0 },
+	{ "null", 1, 3 },   { "zero", 1, 5 },	 { "full", 1, 7 },
+	{ "random", 1, 8 }, { "urandom", 1, 9 }, { "tty", 5, 0 },
 };
 
 static const struct {
@@ -108,7 +108,9 @@ static const struct mount_op *find_op(const struct child *c, enum mount_op_kind 
 
 int stage_dev(struct child *c, struct nsbox_error *err)
 {
-	static const char *const opts[] = { "size", "64k", "nr_inodes", "64", "mode", "0755", NULL };
+	static const char *const opts[] = {
+		"size", "64k", "nr_inodes", "64", "mode", "0755", NULL
+	};
 	const struct mount_op *op = find_op(c, OP_DEV);
 	auto_close int fd = -1, to = -1, dev = -1;
 	int r;
@@ -149,8 +151,8 @@ int stage_proc(struct child *c, struct nsbox_error *err)
 	to = open_target(c->new_root, blob_get_str(c->plan, op->dst));
 	if (to < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "open the mount point '/proc'");
-	c->proc_mount = new_mount("proc", opts,
-				  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+	c->proc_mount =
+		new_mount("proc", opts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 	r = c->proc_mount < 0 ? c->proc_mount : attach_mount(c->proc_mount, to);
 	if (r == -EPERM) {
 		close_fd(&c->proc_mount);

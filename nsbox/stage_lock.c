@@ -7,8 +7,8 @@
 #include <fcntl.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
-#include <linux/securebits.h>
 #include <linux/seccomp.h>
+#include <linux/securebits.h>
 #include <net/if.h>
 #include <string.h>
 #include <sys/capability.h>
@@ -50,13 +50,14 @@ int stage_files(struct child *c, struct nsbox_error *err)
 static int mask(int target, bool is_dir)
 {
 	static const char *const opts[] = { "size", "4k", "nr_inodes", "2", "mode", "0555", NULL };
-	const uint64_t attr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
-			      MOUNT_ATTR_NOEXEC;
+	const uint64_t attr =
+		MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 	auto_close int fd = -1;
 
 	if (!is_dir) /* our own /dev/null, whose device number stage_dev checked */
 		return clone_tree(AT_FDCWD, "/dev/null", false,
-				  MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, target);
+				  MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+				  target);
 	fd = new_mount("tmpfs", opts, attr);
 	return fd < 0 ? fd : attach_mount(fd, target);
 }
@@ -217,8 +218,7 @@ int stage_sysctl(struct child *c, struct nsbox_error *err)
 	for (unsigned i = 0; i < ARRAY_SIZE(sysctls); i++) {
 		r = write_small_file(c->proc_mount, sysctls[i].path, sysctls[i].value);
 		if (r < 0 && (i == 0 || r != -ENOENT))
-			return nsbox_fail(err, NSBOX_E_SETUP, r, "write /proc/%s",
-					  sysctls[i].path);
+			return nsbox_fail(err, NSBOX_E_SETUP, r, "write /proc/%s", sysctls[i].path);
 	}
 	r = set_mount_attr(c->proc_mount, MOUNT_ATTR_RDONLY, false);
 	close_fd(&c->proc_mount);
@@ -308,8 +308,8 @@ static int add_rule(struct child *c, int ruleset, const struct landlock_rule *ru
 		struct nsbox_landlock_net_port_attr net = { rule->access, rule->port };
 
 		if (sys_landlock_add_rule(ruleset, NSBOX_LANDLOCK_RULE_NET_PORT, &net) < 0)
-			return nsbox_fail(err, NSBOX_E_SETUP, errno, "add a Landlock rule for port %u",
-					  rule->port);
+			return nsbox_fail(err, NSBOX_E_SETUP, errno,
+					  "add a Landlock rule for port %u", rule->port);
 		return 0;
 	}
 	fd = sys_openat2(c->new_root, path[1] ? path + 1 : ".", O_PATH, 0, RESOLVE_IN_ROOT);
@@ -344,9 +344,10 @@ int stage_landlock(struct child *c, struct nsbox_error *err)
 		return 0;
 	/* The shortest form that holds what is set: older kernels refuse a longer one unless its
 	 * tail is zero, and then it may be left out as well. */
-	ruleset = sys_landlock_create_ruleset(&attr, f->landlock_scoped ? sizeof(attr)
-						     : f->landlock_net	? 16
-									: 8,
+	ruleset = sys_landlock_create_ruleset(&attr,
+					      f->landlock_scoped ? sizeof(attr)
+					      : f->landlock_net	 ? 16
+								 : 8,
 					      0);
 	if (ruleset < 0)
 		return nsbox_fail(err, NSBOX_E_UNSUPPORTED, errno,
@@ -368,7 +369,8 @@ static int install(const struct child *c, enum blob_section sec)
 {
 	size_t n;
 	const struct sock_filter *insns = blob_get(c->plan, sec, sizeof(*insns), &n);
-	struct sock_fprog prog = { .len = (unsigned short)n, .filter = (struct sock_filter *)insns };
+	struct sock_fprog prog = { .len = (unsigned short)n,
+				   .filter = (struct sock_filter *)insns };
 
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
 }

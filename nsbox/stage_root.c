@@ -62,7 +62,8 @@ int stage_scratch(struct child *c, struct nsbox_error *err)
 		return r;
 	if (mkdir("old", 0755) < 0 || mkdir("up", 0755) < 0 || mkdir("work", 0755) < 0 ||
 	    mkdir("root", 0755) < 0)
-		return nsbox_fail(err, NSBOX_E_SETUP, errno, "make directories on the scratch tmpfs");
+		return nsbox_fail(err, NSBOX_E_SETUP, errno,
+				  "make directories on the scratch tmpfs");
 	if (sys_pivot_root(".", "old") < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "pivot into the scratch tmpfs");
 	if (chdir("/") < 0)
@@ -155,7 +156,8 @@ static int fill_upper(struct child *c, const struct blob *b, int up, struct nsbo
 			r = symlinkat(blob_get_str(b, ops[i].src), up, dst) < 0 ? -errno : 0;
 		}
 		if (r < 0)
-			return nsbox_fail(err, NSBOX_E_SETUP, r, "make '/%s' in the upper layer", dst);
+			return nsbox_fail(err, NSBOX_E_SETUP, r, "make '/%s' in the upper layer",
+					  dst);
 	}
 	return 0;
 }
@@ -179,7 +181,8 @@ static int lower_option(struct child *c, char *buf, int size, struct nsbox_error
 			continue;
 		fd = sys_openat2(c->old_root, src, O_PATH | O_DIRECTORY, 0, RESOLVE_IN_ROOT);
 		if (fd < 0)
-			return nsbox_fail(err, NSBOX_E_SETUP, errno, "open the image layer '%s'", src);
+			return nsbox_fail(err, NSBOX_E_SETUP, errno, "open the image layer '%s'",
+					  src);
 		len += nsbox_format(buf + len, size - len, "%s/old/proc/self/fd/%d",
 				    first ? "" : ":", fd);
 		first = false;
@@ -201,8 +204,8 @@ static int mount_overlay(struct child *c, struct nsbox_error *err)
 		return len;
 	/* userxattr: without it overlayfs needs trusted.* xattrs, which a user namespace lacks. */
 	nsbox_format(opts + len, (int)sizeof(opts) - len, ",upperdir=/up,workdir=/work,userxattr");
-	if (mount("overlay", "/root", "overlay",
-		  MS_NOSUID | MS_NODEV | (rdonly ? MS_RDONLY : 0), opts) < 0)
+	if (mount("overlay", "/root", "overlay", MS_NOSUID | MS_NODEV | (rdonly ? MS_RDONLY : 0),
+		  opts) < 0)
 		return -errno;
 	return 0;
 }
@@ -271,9 +274,8 @@ int set_mount_attr(int mount_fd, uint64_t attr, bool recursive)
 
 int clone_tree(int dir_fd, const char *path, bool recursive, uint64_t attr, int target_fd)
 {
-	auto_close int tree =
-		sys_open_tree(dir_fd, path,
-			      OPEN_TREE_CLONE | AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0));
+	auto_close int tree = sys_open_tree(
+		dir_fd, path, OPEN_TREE_CLONE | AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0));
 	int r;
 
 	if (tree < 0)

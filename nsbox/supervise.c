@@ -18,7 +18,7 @@
 #include "nsbox/util.h"
 
 #define START_LIMIT_US 30000000 /* set-up of a loaded host, with room */
-#define KILL_LIMIT_US 5000000	/* for init to report after a kill */
+#define KILL_LIMIT_US  5000000	/* for init to report after a kill */
 
 /* ------------------------------------------------------------------ events */
 
@@ -100,7 +100,8 @@ int supervise_stop(struct nsbox_sandbox *sb, int cause, struct nsbox_error *err)
 	default: return nsbox_fail(err, NSBOX_E_INVALID, ESRCH, "nothing is running");
 	}
 	sb->stop_cause = (uint32_t)cause;
-	if (sb->phase == PHASE_START || !sb->fixed->limits.grace_ms || cause == NSBOX_CAUSE_MEMORY) {
+	if (sb->phase == PHASE_START || !sb->fixed->limits.grace_ms ||
+	    cause == NSBOX_CAUSE_MEMORY) {
 		kill_now(sb);
 		return 0;
 	}

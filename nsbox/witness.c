@@ -62,7 +62,7 @@ static enum verdict try_connect(const struct child *c)
 	int r;
 
 	if (fd < 0)
-		return HELD; /* the filter leaves no such sockets at all */
+		return HELD;			/* the filter leaves no such sockets at all */
 	to.sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1, TEST-NET-1 */
 	r = connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 ? errno : 0;
 	close(fd);
@@ -108,9 +108,9 @@ static enum verdict try_capability(const struct child *c)
 }
 
 static enum verdict (*const acts[NSBOX_WITNESS_MAX])(const struct child *) = {
-	[NSBOX_WITNESS_WRITE] = try_write,	 [NSBOX_WITNESS_LANDLOCK] = try_landlock,
-	[NSBOX_WITNESS_CONNECT] = try_connect,	 [NSBOX_WITNESS_SYSCALL] = try_syscall,
-	[NSBOX_WITNESS_PTRACE] = try_ptrace,	 [NSBOX_WITNESS_PROCESS] = try_process,
+	[NSBOX_WITNESS_WRITE] = try_write,	     [NSBOX_WITNESS_LANDLOCK] = try_landlock,
+	[NSBOX_WITNESS_CONNECT] = try_connect,	     [NSBOX_WITNESS_SYSCALL] = try_syscall,
+	[NSBOX_WITNESS_PTRACE] = try_ptrace,	     [NSBOX_WITNESS_PROCESS] = try_process,
 	[NSBOX_WITNESS_CAPABILITY] = try_capability,
 };
 
@@ -130,8 +130,9 @@ int witness_run(const struct child *c, struct ctl_report *rep, struct nsbox_erro
 	rep->us = (uint32_t)(monotonic_us() - start);
 	for (int i = 0; i < NSBOX_WITNESS_MAX; i++)
 		if ((rep->tried & ~rep->held) & (1U << i))
-			return nsbox_fail_at(err, NSBOX_STAGE_WITNESS, NSBOX_E_SANDBOX, EPERM,
-					     "the witness succeeded at %s: the sandbox does not hold",
-					     nsbox_witness_text(i));
+			return nsbox_fail_at(
+				err, NSBOX_STAGE_WITNESS, NSBOX_E_SANDBOX, EPERM,
+				"the witness succeeded at %s: the sandbox does not hold",
+				nsbox_witness_text(i));
 	return 0;
 }

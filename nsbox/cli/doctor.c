@@ -40,14 +40,15 @@ static void print_json(const struct nsbox_host *h)
 	struct json_object *o = json_object_new_object(), *layers = json_object_new_array();
 	uint32_t have = nsbox_host_layers(h);
 
-	json_object_object_add(o, "tier", json_object_new_string(nsbox_tier_name(nsbox_host_tier(h))));
+	json_object_object_add(o, "tier",
+			       json_object_new_string(nsbox_tier_name(nsbox_host_tier(h))));
 	json_object_object_add(o, "kernel", json_object_new_string(h->kernel));
 	json_object_object_add(o, "machine", json_object_new_string(h->machine));
 	json_object_object_add(o, "landlockAbi", json_object_new_int(h->landlock_abi));
 	json_object_object_add(o, "cgroupVersion", json_object_new_int((int)h->cgroup_kind));
-	json_object_object_add(o, "idMap",
-			       json_object_new_string(h->ids_kind == NSBOX_IDS_PRIVILEGED ? "range"
-											  : "single"));
+	json_object_object_add(
+		o, "idMap",
+		json_object_new_string(h->ids_kind == NSBOX_IDS_PRIVILEGED ? "range" : "single"));
 	json_object_object_add(o, "cpus", json_object_new_int(h->cpus));
 	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
 		char buf[400];
@@ -62,8 +63,8 @@ static void print_json(const struct nsbox_host *h)
 		json_object_array_add(layers, row);
 	}
 	json_object_object_add(o, "layers", layers);
-	printf("%s\n", json_object_to_json_string_ext(
-			       o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+	printf("%s\n", json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
+								 JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);
 }
 
@@ -75,10 +76,9 @@ static void print_text(const struct nsbox_host *h)
 	printf("tier      %s\n", nsbox_tier_name(nsbox_host_tier(h)));
 	printf("kernel    %s %s, Landlock ABI %d, control groups %s\n", h->kernel, h->machine,
 	       h->landlock_abi, cgroups[h->cgroup_kind % 3]);
-	printf("ids       %s\n\n",
-	       h->ids_kind == NSBOX_IDS_PRIVILEGED
-		       ? "a range per sandbox: runs are of different users"
-		       : "a single id: runs share this user's id outside");
+	printf("ids       %s\n\n", h->ids_kind == NSBOX_IDS_PRIVILEGED
+					   ? "a range per sandbox: runs are of different users"
+					   : "a single id: runs share this user's id outside");
 	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
 		char buf[400];
 		const char *remedy = nsbox_host_remedy(h, i, buf, sizeof(buf));

@@ -115,8 +115,8 @@ int cli_options(int argc, char **argv, const char *usage, const struct option_ro
 
 	for (; rows[n].name && n < OPTIONS_MAX - 2; n++) {
 		longs[n] = (struct option){ rows[n].name,
-					    rows[n].argument ? required_argument : no_argument, NULL,
-					    1000 + n };
+					    rows[n].argument ? required_argument : no_argument,
+					    NULL, 1000 + n };
 		if (rows[n].letter)
 			shorts[at++] = rows[n].letter;
 		if (rows[n].letter && rows[n].argument)

@@ -208,7 +208,9 @@ static int make_raw(struct termios *saved)
 
 int relay_run(struct relay *r, struct nsbox_result *ret, struct nsbox_error *err)
 {
-	static const int passed[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH };
+	static const int passed[] = {
+		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH
+	};
 	struct termios saved;
 	sigset_t set, old;
 	auto_close int signals = -1;

@@ -103,9 +103,9 @@ static struct json_object *report_json(const struct report *rep)
 
 	json_object_object_add(o, "cause", str(nsbox_cause_name((int)r->cause)));
 	json_object_object_add(o, "exit_code", json_object_new_int(r->exit_status));
-	json_object_object_add(o, "signal",
-			       r->signal ? str(sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "?")
-					 : NULL);
+	json_object_object_add(
+		o, "signal",
+		r->signal ? str(sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "?") : NULL);
 	json_object_object_add(o, "error", r->error.code ? error_json(&r->error) : NULL);
 	json_object_object_add(o, "stdout_truncated", json_object_new_boolean(rep->out_truncated));
 	json_object_object_add(o, "stderr_truncated", json_object_new_boolean(rep->err_truncated));
@@ -136,9 +136,9 @@ int report_write(const struct report *rep, const char *path, struct nsbox_error 
 	struct json_object *o = report_json(rep);
 	const char *text = json_object_to_json_string_ext(
 		o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
-	auto_close int fd = strcmp(path, "-") ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
-						     0644)
-					      : dup(STDOUT_FILENO);
+	auto_close int fd = strcmp(path, "-")
+				    ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)
+				    : dup(STDOUT_FILENO);
 	int r = fd < 0 ? -errno : write_full(fd, text, strlen(text));
 
 	if (r == 0)

@@ -20,7 +20,7 @@
 #include "nsbox/util.h"
 #include "policy/json_strict.h"
 
-#define FILES_MAX (256u << 20)
+#define FILES_MAX	 (256u << 20)
 #define OUTPUT_MAX_BYTES (64u << 20)
 #define OUTPUT_MAX_FILES 1000
 
@@ -517,8 +517,13 @@ static int run_it(struct context *c, struct nsbox_error *err)
 	struct theirs t = { -1, -1, -1, -1 };
 	int r;
 
-	c->relay = (struct relay){ .in = -1, .out = -1, .err = -1, .result = -1, .master = -1,
-				   .from = STDIN_FILENO, .to_out = STDOUT_FILENO,
+	c->relay = (struct relay){ .in = -1,
+				   .out = -1,
+				   .err = -1,
+				   .result = -1,
+				   .master = -1,
+				   .from = STDIN_FILENO,
+				   .to_out = STDOUT_FILENO,
 				   .to_err = STDERR_FILENO };
 	c->relay.tty = c->opt->tty > 0 || (c->opt->tty < 0 && !c->opt->python &&
 					   isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));

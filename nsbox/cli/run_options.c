@@ -7,11 +7,11 @@
 #include "nsbox/cli/cli.h"
 #include "nsbox/util.h"
 
-#define SETTER(field)                                              \
-	static int set_##field(void *ctx, const char *v)           \
-	{                                                          \
-		((struct run_options *)ctx)->field = v;            \
-		return 0;                                          \
+#define SETTER(field)                                                                              \
+	static int set_##field(void *ctx, const char *v)                                           \
+	{                                                                                          \
+		((struct run_options *)ctx)->field = v;                                            \
+		return 0;                                                                          \
 	}
 SETTER(manifest)
 SETTER(skill)
@@ -89,24 +89,27 @@ static int set_verbose(void *ctx, const char *v)
 }
 
 static const struct option_row rows[] = {
-	{ "manifest", 'm', "FILE", "policy: a skill.json (default: profile standard)", set_manifest },
-	{ "skill", 's', "DIR", "copy a skill directory in; its skill.json is the policy", set_skill },
+	{ "manifest", 'm', "FILE", "policy: a skill.json (default: profile standard)",
+	  set_manifest },
+	{ "skill", 's', "DIR", "copy a skill directory in; its skill.json is the policy",
+	  set_skill },
 	{ "entry", 'e', "ID", "entry point of the skill (default: main)", set_entry },
 	{ "image", 'i', "NAME", "root of the sandbox (default: host)", set_image },
 	{ "put", 'p', "SRC[:DST]", "copy a file or directory into the working directory", set_put },
 	{ "unpack", 'u', "ARCHIVE", "unpack a zip or tar into the working directory", set_unpack },
 	{ "output", 'o', "DIR", "write the run's outputs there", set_output },
-	{ "collect", 'c', "GLOB", "an output, besides those of the manifest (** across directories)",
-	  set_collect },
+	{ "collect", 'c', "GLOB",
+	  "an output, besides those of the manifest (** across directories)", set_collect },
 	{ "result", 'r', "FILE", "write a report as JSON (- for standard output)", set_result },
 	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },
-	{ "cwd", 'C', "DIR", "working directory inside (default: /workspace, or the skill)", set_cwd },
+	{ "cwd", 'C', "DIR", "working directory inside (default: /workspace, or the skill)",
+	  set_cwd },
 	{ "timeout", 't', "SECONDS", "end it after so long (at most the policy's limit)",
 	  set_timeout },
 	{ "tty", 'T', NULL, "give it a terminal of its own", set_tty },
 	{ "no-tty", 0, NULL, "do not, even where this is one", set_no_tty },
-	{ "python", 'P', "FILE", "call a Python function of this file; its value is printed as JSON",
-	  set_python },
+	{ "python", 'P', "FILE",
+	  "call a Python function of this file; its value is printed as JSON", set_python },
 	{ "function", 'f', "NAME", "which one (default: the last defined)", set_function },
 	{ "params", 'a', "JSON|@FILE", "its keyword arguments, a JSON object", set_params },
 	{ "verbose", 'v', NULL, "print what was enforced", set_verbose },
@@ -136,6 +139,7 @@ int run_parse(int argc, char **argv, struct run_options *ret)
 	if (ret->entry && !ret->skill)
 		return cli_usage("--entry goes with --skill");
 	if (ret->manifest && ret->skill)
-		return cli_usage("--manifest and --skill exclude each other: the skill has its own");
+		return cli_usage(
+			"--manifest and --skill exclude each other: the skill has its own");
 	return -1;
 }
