@@ -86,11 +86,27 @@ def mounts(pids):
     return found
 
 
-def cgroups():
+def cgroups(pids):
+    """Control groups below those that this process and the service are in, in every hierarchy.
+
+    Elsewhere on the machine others make and remove theirs. On version 2 the place may be the root.
+    """
+    roots = set()
+    for pid in ["self", *map(str, pids)]:
+        for line in read("/proc/%s/cgroup" % pid).splitlines():
+            _, names, path = line.split(":", 2)
+            if names:
+                roots.update(os.path.join("/sys/fs/cgroup", n.replace("name=", ""), path.lstrip("/"))
+                             for n in names.split(","))
+            else:
+                roots.add(os.path.join("/sys/fs/cgroup", path.strip("/")).rstrip("/"))
+                roots.add("/sys/fs/cgroup/nsbox")
     found = set()
-    for where, dirs, _ in os.walk("/sys/fs/cgroup"):
-        found.update(os.path.join(where, d) for d in dirs
-                     if not os.path.islink(os.path.join(where, d)))
+    for root in roots:
+        for where, dirs, _ in os.walk(root):
+            if root == "/sys/fs/cgroup" and "unified" in dirs:
+                dirs[:] = []  # version 1: its hierarchies are walked from their own roots
+            found.update(os.path.join(where, d) for d in dirs)
     return found
 
 
@@ -161,7 +177,7 @@ class Snapshot:
         return {
             "no_processes": {"%d %s" % (k[0], v) for k, v in tree.items()},
             "no_mounts": mounts(self.service),
-            "no_cgroups": cgroups(),
+            "no_cgroups": cgroups(self.service),
             "no_tmp_dirs": files(self.private),
             "no_netns": netns(pids),
             "no_open_fds": fds,
