@@ -90,6 +90,6 @@ int skeleton_build(int dir_fd, const struct sources *src, struct nsbox_error *er
 
 /* ---- runner_py.c: nsbox/runner/python.py */
 extern const char runner_py_start[] __attribute__((visibility("hidden")));
-extern const char runner_py_end[] __attribute__((visibility("hidden")));
+extern const uint64_t runner_py_size __attribute__((visibility("hidden")));
 
 #endif

@@ -25,7 +25,7 @@ static int prepare_host_once(const struct state_dir *state, struct nsbox_root *r
 			     struct nsbox_error *err)
 {
 	struct sources src = { 0 };
-	size_t len;
+	size_t len = 0;
 	int r = sources_scan(&src, err);
 
 	if (r == 0)

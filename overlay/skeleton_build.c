@@ -96,7 +96,7 @@ void skeleton_hash_template(struct hash128 *h)
 		hash128_add_str(h, file_table[i].text);
 		hash128_add(h, &file_table[i].mode, sizeof(file_table[i].mode));
 	}
-	hash128_add(h, runner_py_start, (size_t)(runner_py_end - runner_py_start));
+	hash128_add(h, runner_py_start, (size_t)runner_py_size);
 }
 
 static int fail(struct nsbox_error *err, int errnum, const char *path)
@@ -223,7 +223,7 @@ int skeleton_build(int dir_fd, const struct sources *src, struct nsbox_error *er
 
 	if (r == 0)
 		r = make_file(dir_fd, "opt/nsbox/runner.py", 0644, runner_py_start,
-			      (size_t)(runner_py_end - runner_py_start), err);
+			      (size_t)runner_py_size, err);
 	for (size_t i = 0; r == 0 && i < src->count; i++)
 		r = build_source(dir_fd, &src->item[i], err);
 	return r;

@@ -187,7 +187,7 @@ START_TEST(test_contents)
 	struct nsbox_root *root = prepare();
 	char path[PATH_MAX], buf[4096];
 	auto_free char *runner = NULL;
-	size_t len = (size_t)(runner_py_end - runner_py_start);
+	size_t len = (size_t)runner_py_size;
 
 	for (size_t i = 0; i < ARRAY_SIZE(contents); i++) {
 		join(path, skeleton_path(root), contents[i].path);
