@@ -187,6 +187,12 @@ void job_cancel(struct job *j, uint32_t cause)
 	set_backstop(j, CANCEL_MS + (j->plan ? j->plan->limits.grace_ms : 0));
 }
 
+void job_interrupt(struct job *j)
+{
+	if (j->phase != JOB_FINISHED)
+		finish_as(j, NSBOX_CAUSE_INTERRUPTED);
+}
+
 static void on_flood(void *ctx)
 {
 	job_cancel(ctx, NSBOX_CAUSE_OUTPUT);

@@ -83,6 +83,8 @@ void job_unref(struct job *j);
 void job_start(struct job *j);
 /* End it, wherever it is; cause is an enum nsbox_cause. Finished jobs stay as they are. */
 void job_cancel(struct job *j, uint32_t cause);
+/* nsbox-spawn is gone, or the front is about to be. */
+void job_interrupt(struct job *j);
 void job_event(struct job *j, struct nsbox_event *ev);
 
 const char *job_state_name(const struct job *j);

@@ -9,7 +9,6 @@
 #include "daemon/front/request.h"
 
 #include <json-c/json.h>
-#include <math.h>
 #include <nsbox/files.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,7 +74,7 @@ static int take_seconds(struct json_reader *r, struct json_object *v, const stru
 		return json_fail(r, "expected a number of seconds, found %s", json_type_text(v));
 	if (!(s >= 0.001 && s <= 1e9))
 		return json_fail(r, "must be a number of seconds above 0");
-	*TARGET(uint64_t) = (uint64_t)llround(s * 1000);
+	*TARGET(uint64_t) = (uint64_t)(s * 1000 + 0.5);
 	return 0;
 }
 

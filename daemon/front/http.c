@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HTTP over the Unix socket, by libmicrohttpd without threads.
+ *
+ * libmicrohttpd has an epoll set of its own, whose descriptor sits in the front's loop; it runs
+ * when that is readable, when its own timeout says so, and after a connection was resumed. It
+ * must not be called from within its own callbacks, so everything that wants it to run sets a
+ * timer of zero.
+ *
+ * A request that waits for a job is suspended: libmicrohttpd then no longer looks at its socket.
+ * The front does, for a hang-up alone (a client that only shut down its sending side still wants
+ * the answer), so that a job whose caller is gone is not run to its end.
+ */
+#include "daemon/front/http.h"
+
+#include <json-c/json.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "daemon/front/json_reply.h"
+#include "nsbox/util.h"
+
+#define CONNECTIONS_MAX	  512
+#define IDLE_TIMEOUT_S	  60
+#define CONNECTION_MEMORY (128 * 1024)
+#define GROUPS_MAX	  256
+
+struct http {
+	struct loop *loop;
+	struct loop_source *source;
+	struct loop_timer timer;
+	struct MHD_Daemon *daemon;
+	struct http_peers peers;
+	struct http_handlers handlers;
+	size_t body_max;
+};
+
+struct http_request {
+	struct http *h;
+	struct MHD_Connection *conn;
+	struct loop_source *watch;
+	char method[16];
+	char *path;
+	char *body;
+	size_t len, cap;
+	bool too_large, dispatched, suspended;
+	void *data;
+	int status; /* 0: no reply yet */
+	struct MHD_Response *response;
+};
+
+/* ------------------------------------------------------------------ who speaks */
+
+static bool in_group(int fd, const struct http_peers *p, gid_t gid)
+{
+	gid_t groups[GROUPS_MAX];
+	socklen_t len = sizeof(groups);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) < 0)
+		len = 0;
+	for (unsigned i = 0; i < p->n_gids; i++) {
+		if (p->gids[i] == gid)
+			return true;
+		for (size_t j = 0; j < len / sizeof(gid_t); j++)
+			if (p->gids[i] == groups[j])
+				return true;
+	}
+	return false;
+}
+
+static bool may_speak(int fd, const struct http_peers *p)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return false;
+	if (cred.uid == 0)
+		return true;
+	for (unsigned i = 0; i < p->n_uids; i++)
+		if (p->uids[i] == cred.uid)
+			return true;
+	return in_group(fd, p, cred.gid);
+}
+
+static int socket_of(struct MHD_Connection *conn)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	return info ? info->connect_fd : -1;
+}
+
+/* ------------------------------------------------------------------ replies */
+
+const char *http_method(const struct http_request *rq)
+{
+	return rq->method;
+}
+
+const char *http_path(const struct http_request *rq)
+{
+	return rq->path;
+}
+
+const char *http_body(const struct http_request *rq, size_t *ret_len)
+{
+	*ret_len = rq->len;
+	return rq->body ? rq->body : "";
+}
+
+void **http_data(struct http_request *rq)
+{
+	return &rq->data;
+}
+
+static void soon(struct http *h)
+{
+	loop_timer_set(h->loop, &h->timer, 0);
+}
+
+void http_reply(struct http_request *rq, int status, char *body, size_t len,
+		const char *const *headers)
+{
+	if (rq->status) {
+		free(body);
+		return;
+	}
+	rq->status = body ? status : 503;
+	rq->response = MHD_create_response_from_buffer(body ? len : 0, body, MHD_RESPMEM_MUST_FREE);
+	if (!rq->response) {
+		free(body);
+	} else {
+		MHD_add_response_header(rq->response, "Content-Type", "application/json");
+		for (; headers && headers[0]; headers += 2)
+			MHD_add_response_header(rq->response, headers[0], headers[1]);
+	}
+	if (!rq->suspended)
+		return;
+	loop_del(rq->h->loop, &rq->watch);
+	rq->suspended = false;
+	MHD_resume_connection(rq->conn);
+	soon(rq->h);
+}
+
+void http_reply_error(struct http_request *rq, int status, const char *code, const char *fmt, ...)
+{
+	struct json_object *o = json_object_new_object(), *e = json_object_new_object();
+	char text[512], *body = NULL;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (json_put_text(e, "code", code) == 0 && json_put_text(e, "message", text) == 0 &&
+	    json_put(o, "error", json_object_get(e)) == 0)
+		body = strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
+	json_object_put(e);
+	json_object_put(o);
+	http_reply(rq, status, body, body ? strlen(body) : 0, NULL);
+}
+
+/* ------------------------------------------------------------------ requests */
+
+static enum MHD_Result send_reply(struct http_request *rq)
+{
+	enum MHD_Result r;
+
+	if (!rq->response)
+		return MHD_NO; /* out of memory: the connection is closed */
+	r = MHD_queue_response(rq->conn, (unsigned)rq->status, rq->response);
+	MHD_destroy_response(rq->response);
+	rq->response = NULL;
+	return r;
+}
+
+static void on_hangup(void *ctx, uint32_t events)
+{
+	struct http_request *rq = ctx;
+
+	loop_del(rq->h->loop, &rq->watch);
+	rq->h->handlers.gone(rq->h->handlers.ctx, rq);
+	/* Nobody reads it; it makes libmicrohttpd look at the socket and close it. */
+	http_reply_error(rq, 503, "cancelled", "the client went away");
+}
+
+static enum MHD_Result dispatch(struct http_request *rq)
+{
+	struct http *h = rq->h;
+
+	rq->dispatched = true;
+	if (rq->too_large)
+		http_reply_error(rq, 413, "limit", "the body has more than %zu bytes", h->body_max);
+	else
+		h->handlers.request(h->handlers.ctx, rq);
+	if (rq->status)
+		return send_reply(rq);
+	MHD_suspend_connection(rq->conn);
+	rq->suspended = true;
+	if (loop_add(h->loop, socket_of(rq->conn), 0, on_hangup, rq, &rq->watch, NULL) < 0)
+		rq->watch = NULL; /* the run then simply goes to its end */
+	return MHD_YES;
+}
+
+static int append(struct http_request *rq, const char *data, size_t n)
+{
+	if (rq->too_large || n > rq->h->body_max - rq->len) {
+		rq->too_large = true;
+		return 0;
+	}
+	if (rq->len + n > rq->cap) {
+		size_t cap = MIN(MAX(rq->cap * 2, rq->len + n), rq->h->body_max);
+		char *p = realloc(rq->body, cap);
+
+		if (!p)
+			return -ENOMEM;
+		rq->body = p;
+		rq->cap = cap;
+	}
+	memcpy(rq->body + rq->len, data, n);
+	rq->len += n;
+	return 0;
+}
+
+/* What can be said before the body is read; the connection is closed after such a reply. */
+static void check_early(struct http_request *rq)
+{
+	const char *len = MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND,
+						      MHD_HTTP_HEADER_CONTENT_LENGTH);
+	uint64_t n;
+
+	if (!may_speak(socket_of(rq->conn), &rq->h->peers))
+		http_reply_error(rq, 403, "forbidden",
+				 "this user may not use the service; see nsboxd --allow-uid and "
+				 "--allow-gid");
+	else if (len && (!parse_u64(len, &n) || n > rq->h->body_max))
+		http_reply_error(rq, 413, "limit", "the body has more than %zu bytes",
+				 rq->h->body_max);
+}
+
+static enum MHD_Result first(struct http *h, struct MHD_Connection *conn, const char *url,
+			     const char *method, void **con_cls)
+{
+	struct http_request *rq = calloc(1, sizeof(*rq));
+
+	if (!rq)
+		return MHD_NO;
+	*con_cls = rq;
+	rq->h = h;
+	rq->conn = conn;
+	snprintf(rq->method, sizeof(rq->method), "%s", method);
+	rq->path = strdup(url);
+	if (!rq->path)
+		return MHD_NO;
+	check_early(rq);
+	return rq->status ? send_reply(rq) : MHD_YES;
+}
+
+static enum MHD_Result on_access(void *cls, struct MHD_Connection *conn, const char *url,
+				 const char *method, const char *version, const char *data,
+				 size_t *size, void **con_cls)
+{
+	struct http_request *rq = *con_cls;
+
+	if (!rq)
+		return first(cls, conn, url, method, con_cls);
+	if (*size > 0) {
+		if (append(rq, data, *size) < 0)
+			return MHD_NO;
+		*size = 0;
+		return MHD_YES;
+	}
+	if (!rq->dispatched)
+		return dispatch(rq);
+	return rq->status ? send_reply(rq) : MHD_YES;
+}
+
+static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
+			 enum MHD_RequestTerminationCode why)
+{
+	struct http_request *rq = *con_cls;
+
+	if (!rq)
+		return;
+	*con_cls = NULL;
+	loop_del(rq->h->loop, &rq->watch);
+	if (rq->dispatched && !rq->status) {
+		rq->suspended = false; /* nothing to resume any more */
+		rq->h->handlers.gone(rq->h->handlers.ctx, rq);
+	}
+	if (rq->response)
+		MHD_destroy_response(rq->response);
+	free(rq->path);
+	free(rq->body);
+	free(rq);
+}
+
+/* ------------------------------------------------------------------ life */
+
+void http_run(struct http *h)
+{
+	MHD_UNSIGNED_LONG_LONG ms;
+
+	MHD_run(h->daemon);
+	if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
+		loop_timer_set(h->loop, &h->timer, ms * 1000);
+	else
+		loop_timer_cancel(h->loop, &h->timer);
+}
+
+static void on_timer(void *ctx)
+{
+	http_run(ctx);
+}
+
+static void on_ready(void *ctx, uint32_t events)
+{
+	http_run(ctx);
+}
+
+int http_new(struct loop *l, int listen_fd, const struct http_peers *peers, size_t body_max,
+	     const struct http_handlers *handlers, struct http **ret, struct nsbox_error *err)
+{
+	struct http *h = calloc(1, sizeof(*h));
+	const union MHD_DaemonInfo *info;
+	int r;
+
+	if (!h)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "HTTP service");
+	*h = (struct http){
+		.loop = l, .peers = *peers, .handlers = *handlers, .body_max = body_max
+	};
+	h->timer = (struct loop_timer){ .fn = on_timer, .ctx = h };
+	h->daemon = MHD_start_daemon(
+		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_access, h,
+		MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
+	info = h->daemon ? MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
+	if (!info) {
+		http_free(h);
+		return nsbox_fail(err, NSBOX_E_IO, 0, "the HTTP service could not be started");
+	}
+	r = loop_add(l, info->epoll_fd, EPOLLIN, on_ready, h, &h->source, err);
+	if (r < 0) {
+		http_free(h);
+		return r;
+	}
+	soon(h);
+	*ret = h;
+	return 0;
+}
+
+void http_free(struct http *h)
+{
+	if (!h)
+		return;
+	loop_del(h->loop, &h->source);
+	loop_timer_cancel(h->loop, &h->timer);
+	if (h->daemon)
+		MHD_stop_daemon(h->daemon);
+	loop_timer_cancel(h->loop, &h->timer);
+	free(h);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HTTP/1.1 over the Unix socket: requests in, JSON replies out. */
+#ifndef FRONT_HTTP_H
+#define FRONT_HTTP_H
+
+#include <sys/types.h>
+
+#include "daemon/front/loop.h"
+
+struct http;
+struct http_request;
+
+/* Who may speak: root always, and these. */
+struct http_peers {
+	uid_t uids[32];
+	unsigned n_uids;
+	gid_t gids[32];
+	unsigned n_gids;
+};
+
+struct http_handlers {
+	/* A whole request is there. Ends in http_reply(), at once or later. */
+	void (*request)(void *ctx, struct http_request *rq);
+	/* The client of a request that waits for its reply is gone: forget the request. */
+	void (*gone)(void *ctx, struct http_request *rq);
+	void *ctx;
+};
+
+/* The listening socket is borrowed. */
+int http_new(struct loop *l, int listen_fd, const struct http_peers *peers, size_t body_max,
+	     const struct http_handlers *handlers, struct http **ret, struct nsbox_error *err);
+void http_free(struct http *h);
+/* Send what can be sent without waiting. */
+void http_run(struct http *h);
+
+const char *http_method(const struct http_request *rq);
+const char *http_path(const struct http_request *rq);
+const char *http_body(const struct http_request *rq, size_t *ret_len);
+void **http_data(struct http_request *rq); /* a place for the handler's own pointer */
+
+/* Takes body (malloc'd JSON; NULL: an empty 503). headers: "Name", "value", ..., NULL; or NULL. */
+void http_reply(struct http_request *rq, int status, char *body, size_t len,
+		const char *const *headers);
+/* {"error":{code,message}} */
+void http_reply_error(struct http_request *rq, int status, const char *code, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a client hears of a finished job.
+ *
+ * One object for all kinds: what the code gave (code, data, msg, streams, outputs), how it ended
+ * (cause, exit_code, signal, times, peaks), and what held it (enforced, notEnforced, witness,
+ * limits). A job that was refused before anything ran has `error`, cause "none" or "sandbox", and
+ * an HTTP status that is not 200.
+ */
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/common/text.h"
+#include "daemon/front/job.h"
+#include "daemon/front/json_reply.h"
+#include "nsbox/util.h"
+
+/* ------------------------------------------------------------------ small pieces */
+
+int json_put(struct json_object *o, const char *key, struct json_object *value)
+{
+	if (value && json_object_object_add(o, key, value) == 0)
+		return 0;
+	json_object_put(value);
+	return -ENOMEM;
+}
+
+int json_put_text(struct json_object *o, const char *key, const char *s)
+{
+	return json_put(o, key, json_text_new(s, strlen(s)));
+}
+
+int json_put_u64(struct json_object *o, const char *key, uint64_t v)
+{
+	return json_put(o, key, json_object_new_uint64(v));
+}
+
+static int put_null(struct json_object *o, const char *key)
+{
+	return json_object_object_add(o, key, NULL);
+}
+
+/* "/a/b: text" -> pointer "/a/b" and the text; messages without a pointer stay whole. */
+static size_t pointer_len(const char *msg)
+{
+	const char *end = msg[0] == '/' ? strstr(msg, ": ") : NULL;
+
+	return end && !memchr(msg, ' ', (size_t)(end - msg)) ? (size_t)(end - msg) : 0;
+}
+
+struct json_object *json_error_new(const struct nsbox_error *e)
+{
+	struct json_object *o = json_object_new_object();
+	size_t n = pointer_len(e->msg);
+
+	if (!o)
+		return NULL;
+	json_put_text(o, "code", nsbox_error_code_name(e->code));
+	if (e->stage != NSBOX_STAGE_NONE)
+		json_put_text(o, "stage", nsbox_stage_name(e->stage));
+	if (n > 0)
+		json_put(o, "pointer", json_text_new(e->msg, n == 1 ? 0 : n));
+	json_put_text(o, "message", n > 0 ? e->msg + n + 2 : e->msg);
+	return o;
+}
+
+int http_status_of(const struct nsbox_error *e)
+{
+	/* clang-format off */
+	static const int status[NSBOX_E_CODE_MAX] = {
+		[NSBOX_E_INVALID] = 400,     [NSBOX_E_MANIFEST] = 400,
+		[NSBOX_E_UNSUPPORTED] = 503, [NSBOX_E_LIMIT] = 400,
+		[NSBOX_E_NOMEM] = 503,
+	};
+	/* clang-format on */
+	int s = e->code >= 0 && e->code < NSBOX_E_CODE_MAX ? status[e->code] : 0;
+
+	return s ? s : 500;
+}
+
+/* ------------------------------------------------------------------ streams and files */
+
+static int put_stream(struct json_object *o, const char *name, const struct capture *c)
+{
+	char key[32];
+	int r = json_put(o, name, json_text_new(c->data, c->len));
+
+	if (r == 0 && !utf8_valid(c->data, c->len)) {
+		auto_free char *text = base64_encode(c->data, c->len);
+
+		snprintf(key, sizeof(key), "%s_base64", name);
+		r = json_put(o, key, text ? json_object_new_string(text) : NULL);
+	}
+	snprintf(key, sizeof(key), "%s_truncated", name);
+	return r == 0 ? json_put(o, key, json_object_new_boolean(capture_truncated(c))) : r;
+}
+
+static struct json_object *output_new(const struct output_file *f)
+{
+	struct json_object *o = json_object_new_object();
+	auto_free char *text = f->note ? NULL : base64_encode(f->data, f->size);
+
+	if (!o)
+		return NULL;
+	json_put_text(o, "path", f->path);
+	if (f->note) {
+		json_put_text(o, "note", f->note);
+		return o;
+	}
+	json_put_u64(o, "size", f->size);
+	json_put_text(o, "sha256", f->sha256);
+	json_put(o, "content_base64", text ? json_object_new_string(text) : NULL);
+	return o;
+}
+
+/* Files that came whole are in `outputs`, those that did not are named with the reason. */
+static int put_outputs(struct json_object *reply, const struct outputs *o)
+{
+	struct json_object *sent = json_object_new_array(), *kept = json_object_new_array();
+
+	for (size_t i = 0; sent && kept && i < o->n; i++) {
+		const struct output_file *f = &o->files[i];
+
+		if (f->sha256[0])
+			json_object_array_add(f->note ? kept : sent, output_new(f));
+	}
+	if (json_put(reply, "outputs", sent) < 0) {
+		json_object_put(kept);
+		return -ENOMEM;
+	}
+	if (kept && json_object_array_length(kept) == 0)
+		json_object_put(take_ptr(&kept));
+	else if (json_put(reply, "outputs_omitted", kept) < 0)
+		return -ENOMEM;
+	return o->error.code ? json_put(reply, "outputs_error", json_error_new(&o->error)) : 0;
+}
+
+/* ------------------------------------------------------------------ what held */
+
+/* Which of the witness's acts speaks for a layer. */
+static const struct {
+	uint8_t layer, witness;
+} evidence[] = {
+	{ NSBOX_LAYER_MOUNT, NSBOX_WITNESS_WRITE },
+	{ NSBOX_LAYER_ROOT, NSBOX_WITNESS_WRITE },
+	{ NSBOX_LAYER_NET, NSBOX_WITNESS_CONNECT },
+	{ NSBOX_LAYER_PID, NSBOX_WITNESS_PROCESS },
+	{ NSBOX_LAYER_USER, NSBOX_WITNESS_CAPABILITY },
+	{ NSBOX_LAYER_CAPABILITIES, NSBOX_WITNESS_CAPABILITY },
+	{ NSBOX_LAYER_SECCOMP, NSBOX_WITNESS_SYSCALL },
+	{ NSBOX_LAYER_LANDLOCK_FS, NSBOX_WITNESS_LANDLOCK },
+};
+
+static int put_evidence(struct json_object *o, const struct nsbox_result *res, int layer)
+{
+	char text[160];
+
+	for (size_t i = 0; i < ARRAY_SIZE(evidence); i++) {
+		int w = evidence[i].witness;
+
+		if (evidence[i].layer != layer || !(res->witness_held & (1u << w)))
+			continue;
+		snprintf(text, sizeof(text), "tried and refused: %s", nsbox_witness_text(w));
+		return json_put_text(o, "evidence", text);
+	}
+	return 0;
+}
+
+static int put_layers(struct json_object *reply, const struct job *j)
+{
+	struct json_object *on = json_object_new_array(), *off = json_object_new_array();
+	char buf[400];
+
+	for (int l = 0; l < NSBOX_LAYER_MAX && on && off; l++) {
+		struct json_object *o;
+		const char *why;
+
+		if (!((j->res.enforced | j->res.not_enforced) & NSBOX_LAYER_BIT(l)))
+			continue;
+		o = json_object_new_object();
+		json_put_text(o, "layer", nsbox_layer_name(l));
+		if (j->res.enforced & NSBOX_LAYER_BIT(l)) {
+			json_put_text(o, "state", "enforced");
+			put_evidence(o, &j->res, l);
+			json_object_array_add(on, o);
+			continue;
+		}
+		why = nsbox_host_remedy(&j->sv->host, l, buf, sizeof(buf));
+		if (why)
+			json_put_text(o, "reason", why);
+		json_object_array_add(off, o);
+	}
+	if (json_put(reply, "enforced", on) < 0) {
+		json_object_put(off);
+		return -ENOMEM;
+	}
+	return json_put(reply, "notEnforced", off);
+}
+
+static int put_witness(struct json_object *reply, const struct nsbox_result *res)
+{
+	struct json_object *o = json_object_new_object();
+
+	for (int w = 0; o && w < NSBOX_WITNESS_MAX; w++)
+		if (res->witness_tried & (1u << w))
+			json_put_text(o, nsbox_witness_name(w),
+				      res->witness_held & (1u << w) ? "held" : "failed");
+	return json_put(reply, "witness", o);
+}
+
+static int put_limits(struct json_object *reply, const struct job *j)
+{
+	static const char *const kinds[] = { "process", "cgroup1", "cgroup2" };
+	struct json_object *o = json_object_new_object();
+	const struct nsbox_policy_limits *lim = &j->plan->limits;
+
+	if (!o)
+		return -ENOMEM;
+	json_put_u64(o, "memory", lim->memory);
+	json_put_u64(o, "disk", lim->disk);
+	json_put_u64(o, "wall_ms", j->wall_ms);
+	json_put_u64(o, "pids", lim->pids);
+	json_put_u64(o, "cpu_milli", lim->cpu_milli);
+	json_put_u64(o, "stdout", lim->stdout_max);
+	json_put_u64(o, "stderr", lim->stderr_max);
+	if (j->kind == JOB_PYTHON)
+		json_put_u64(o, "result", lim->result_max);
+	if (j->res.cgroup_kind < ARRAY_SIZE(kinds))
+		json_put_text(o, "by", kinds[j->res.cgroup_kind]);
+	return json_put(reply, "limits", o);
+}
+
+/* ------------------------------------------------------------------ what came of it */
+
+static int put_outcome(struct json_object *reply, const struct job *j)
+{
+	struct pycall_outcome o = { 0 };
+	struct nsbox_error err = { 0 };
+	struct pycall call = { .memory = j->plan ? j->plan->limits.memory : 0,
+			       .wall_ms = j->wall_ms };
+	char text[80];
+	int r;
+
+	if (j->kind != JOB_PYTHON) {
+		bool good = j->res.cause == NSBOX_CAUSE_EXIT;
+
+		snprintf(text, sizeof(text), "%s%s%d", nsbox_cause_name((int)j->res.cause),
+			 good ? " status " : ", exit status ", j->res.exit_status);
+		json_put_u64(reply, "code", good ? 200 : 500);
+		put_null(reply, "data");
+		return json_put_text(reply, "msg", text);
+	}
+	r = pycall_judge(&call, &j->res, j->result.data, j->result.len,
+			 capture_truncated(&j->result), j->out.data, j->out.len, j->err.data,
+			 j->err.len, &o, &err);
+	if (r == 0) {
+		json_put_u64(reply, "code", (uint64_t)o.code);
+		r = o.data ? json_put(reply, "data", json_object_get(o.data))
+			   : put_null(reply, "data");
+	}
+	if (r == 0)
+		r = json_put_text(reply, "msg", o.msg);
+	pycall_outcome_done(&o);
+	return r;
+}
+
+/* Why and how it ended; the library's remarks are notes where they are no error. */
+static int put_end(struct json_object *reply, const struct job *j)
+{
+	const struct nsbox_result *res = &j->res;
+	struct json_object *notes = json_object_new_array();
+
+	json_put_text(reply, "cause", nsbox_cause_name((int)res->cause));
+	json_put(reply, "exit_code", json_object_new_int(res->exit_status));
+	if (res->signal)
+		json_put(reply, "signal", json_object_new_int(res->signal));
+	else
+		put_null(reply, "signal");
+	json_put_u64(reply, "duration_ms", (j->finished_us - j->started_us + 999) / 1000);
+	json_put_u64(reply, "queued_ms", (j->started_us - j->queued_us) / 1000);
+	json_put_u64(reply, "setup_ms", res->setup_us / 1000);
+	json_put_u64(reply, "wall_ms", res->wall_us / 1000);
+	json_put_u64(reply, "cpu_ms", res->cpu_us / 1000);
+	json_put_u64(reply, "memory_peak", res->memory_peak);
+	json_put_u64(reply, "oom_kills", res->oom_kills);
+	json_put_u64(reply, "pids_limit_hits", res->pids_limit_hits);
+	if (res->error.msg[0])
+		json_object_array_add(notes, json_text_new(res->error.msg, strlen(res->error.msg)));
+	if (res->error.code)
+		json_put(reply, "error", json_error_new(&res->error));
+	return json_put(reply, "notes", notes);
+}
+
+static int put_run(struct json_object *reply, const struct job *j)
+{
+	int r = put_outcome(reply, j);
+
+	if (r == 0)
+		r = put_stream(reply, "stdout", &j->out);
+	if (r == 0)
+		r = put_stream(reply, "stderr", &j->err);
+	if (r == 0)
+		r = put_end(reply, j);
+	if (r == 0)
+		r = put_layers(reply, j);
+	if (r == 0)
+		r = put_witness(reply, &j->res);
+	if (r == 0 && j->plan)
+		r = put_limits(reply, j);
+	if (r == 0 && j->plan)
+		r = json_put_text(reply, "policy_sha256", j->plan->digest);
+	return r == 0 ? put_outputs(reply, &j->outputs) : r;
+}
+
+/* Nothing ran, or what ran is not to be trusted. */
+static int put_refusal(struct json_object *reply, const struct job *j, const struct nsbox_error *e)
+{
+	bool set_up = e->code == NSBOX_E_SETUP || e->code == NSBOX_E_SANDBOX;
+
+	json_put_u64(reply, "code", 500);
+	put_null(reply, "data");
+	json_put_text(reply, "msg", e->msg);
+	json_put_text(reply, "cause",
+		      nsbox_cause_name(set_up ? NSBOX_CAUSE_SANDBOX : NSBOX_CAUSE_NONE));
+	json_put_u64(reply, "duration_ms", (j->finished_us - j->started_us + 999) / 1000);
+	return json_put(reply, "error", json_error_new(e));
+}
+
+static const struct nsbox_error *refusal(const struct job *j)
+{
+	if (j->error.code)
+		return &j->error;
+	return j->has_result && j->res.cause == NSBOX_CAUSE_SANDBOX ? &j->res.error : NULL;
+}
+
+void job_make_reply(struct job *j)
+{
+	struct json_object *o = json_object_new_object();
+	const struct nsbox_error *e = refusal(j);
+	const char *text = NULL;
+	char sandbox[40];
+	int r;
+
+	snprintf(sandbox, sizeof(sandbox), "sb-%llu", (unsigned long long)j->number);
+	j->http_status = e ? http_status_of(e) : 200;
+	r = !o ? -ENOMEM : e ? put_refusal(o, j, e) : put_run(o, j);
+	if (r == 0)
+		r = json_put_text(o, "job_id", j->id);
+	if (r == 0)
+		r = json_put_text(o, "sandbox_id", sandbox);
+	if (r == 0 && j->trace_id[0])
+		r = json_put_text(o, "trace_id", j->trace_id);
+	if (r == 0)
+		text = json_object_to_json_string_length(
+			o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &j->reply_len);
+	j->reply = text ? strdup(text) : NULL;
+	if (!j->reply) {
+		j->http_status = 503;
+		j->reply_len = 0;
+	}
+	json_object_put(o);
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The supervisor: keeps front and nsbox-spawn running as a pair.
+ *
+ *	nsboxd (this)	listening socket, nothing else; the caller's ids
+ *	 +- nsboxd	front: ids of the user `nsbox`, no capability; listening socket, pair's socket
+ *	 `- nsbox-spawn	the caller's ids; pair's socket
+ *
+ * If one of the two dies the other is ended and both are started anew, with a pause that grows as
+ * long as they do not last. Both die with the supervisor (PR_SET_PDEATHSIG), however it ends. A
+ * first pair that gives up by itself ends the supervisor: what keeps it from starting will not go
+ * away by trying again, and whoever started it should hear of it.
+ *
+ * The supervisor parses nothing but its command line and talks to nobody.
+ */
+#include "daemon/front/supervisor.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "nsbox/util.h"
+
+#define PAUSE_MIN_MS 100
+#define PAUSE_MAX_MS 10000
+#define SETTLED_US   (UINT64_C(10) * 1000000)
+#define END_MS	     5000
+
+struct member {
+	const char *name;
+	pid_t pid; /* 0: not running */
+	int status;
+};
+
+struct supervisor {
+	const struct front_options *opt;
+	char **argv;
+	char self[4096];
+	char *spawn_path;
+	char **env;
+	int listen_fd;
+	bool change_user;
+	const char *user;
+	uid_t uid;
+	gid_t gid;
+	sigset_t signals;
+	struct member front, spawn;
+};
+
+/* ------------------------------------------------------------------ users and environment */
+
+static int find_user(struct supervisor *s, struct nsbox_error *err)
+{
+	const char *name = s->opt->user ? s->opt->user : "nsbox";
+	struct passwd *pw;
+
+	s->uid = geteuid();
+	s->gid = getegid();
+	if (s->uid != 0 && !s->opt->user)
+		return 0;
+	errno = 0;
+	pw = getpwnam(name);
+	if (!pw)
+		return nsbox_fail(err, NSBOX_E_INVALID, errno,
+				  "there is no user '%s' for the unprivileged part: make it with "
+				  "`useradd --system --no-create-home --shell /usr/sbin/nologin "
+				  "%s`, or name another with --user",
+				  name, name);
+	if (s->uid != 0 && pw->pw_uid != s->uid)
+		return nsbox_fail(err, NSBOX_E_INVALID, EPERM,
+				  "only root can start the service for user '%s'", name);
+	s->change_user = s->uid == 0 && pw->pw_uid != 0;
+	s->user = name;
+	s->uid = pw->pw_uid;
+	s->gid = pw->pw_gid;
+	return 0;
+}
+
+/* Where state is kept, and a PATH for nothing in particular. */
+static int make_environment(struct supervisor *s)
+{
+	static const char *const keep[] = { "NSBOX_STATE_DIR", "XDG_STATE_HOME", "HOME" };
+	size_t n = 0;
+
+	s->env = calloc(ARRAY_SIZE(keep) + 2, sizeof(*s->env));
+	if (!s->env || !(s->env[n++] = strdup("PATH=/usr/sbin:/usr/bin:/sbin:/bin")))
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
+		const char *v = getenv(keep[i]);
+
+		if (v && asprintf(&s->env[n++], "%s=%s", keep[i], v) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------ starting */
+
+/* In the child: die with the parent, also if that is gone already. */
+static void tie_to_parent(pid_t parent)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != parent)
+		_exit(1);
+}
+
+static void become_user(const struct supervisor *s)
+{
+	if (!s->change_user)
+		return;
+	if (initgroups(s->user, s->gid) < 0 || setresgid(s->gid, s->gid, s->gid) < 0 ||
+	    setresuid(s->uid, s->uid, s->uid) < 0) {
+		fprintf(stderr, "<3>nsboxd: become user '%s': %m\n", s->user);
+		_exit(1);
+	}
+}
+
+/* Descriptors in[i] become 3 + i, all others above 2 go. */
+static void place_fds(const int *in, int n)
+{
+	int high[2];
+
+	for (int i = 0; i < n; i++)
+		high[i] = fcntl(in[i], F_DUPFD_CLOEXEC, 16);
+	for (int i = 0; i < n; i++)
+		if (high[i] < 0 || dup2(high[i], 3 + i) < 0)
+			_exit(1);
+	if (close_range(3u + (unsigned)n, ~0u, 0) < 0)
+		_exit(1);
+}
+
+static int start(struct supervisor *s, struct member *m, const char *path, char *const *argv,
+		 const int *fds, int n, bool as_user, struct nsbox_error *err)
+{
+	pid_t parent = getpid();
+	sigset_t none;
+
+	m->pid = fork();
+	if (m->pid < 0) {
+		m->pid = 0;
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "start %s", m->name);
+	}
+	if (m->pid > 0)
+		return 0;
+	place_fds(fds, n);
+	if (as_user)
+		become_user(s);
+	tie_to_parent(parent); /* after the change of user, which clears it */
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execve(path, argv, s->env);
+	fprintf(stderr, "<3>nsboxd: start '%s': %m\n", path);
+	_exit(127);
+}
+
+static int start_front(struct supervisor *s, int sock, struct nsbox_error *err)
+{
+	int fds[] = { s->listen_fd, sock };
+	size_t n = 0;
+	auto_free char **argv = NULL;
+	int r;
+
+	while (s->argv[n])
+		n++;
+	argv = calloc(n + 3, sizeof(*argv));
+	if (!argv)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "start the front");
+	/* The first word, so that no option's argument can be taken for it. */
+	argv[0] = s->argv[0];
+	argv[1] = (char *)"--front";
+	memcpy(argv + 2, s->argv + 1, n * sizeof(*argv));
+	r = start(s, &s->front, s->self, argv, fds, 2, true, err);
+	return r;
+}
+
+static int start_spawn(struct supervisor *s, int sock, struct nsbox_error *err)
+{
+	char *const plain[] = { (char *)"nsbox-spawn", NULL };
+	char *const with_state[] = { (char *)"nsbox-spawn", (char *)"--state-dir",
+				     (char *)s->opt->state_dir, NULL };
+
+	return start(s, &s->spawn, s->spawn_path, s->opt->state_dir ? with_state : plain, &sock, 1,
+		     false, err);
+}
+
+static int start_pair(struct supervisor *s, struct nsbox_error *err)
+{
+	auto_close int a = -1, b = -1;
+	int sv[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make a socket pair");
+	a = sv[0];
+	b = sv[1];
+	r = start_spawn(s, b, err);
+	return r == 0 ? start_front(s, a, err) : r;
+}
+
+/* ------------------------------------------------------------------ waiting and ending */
+
+static void reap(struct supervisor *s)
+{
+	struct member *all[] = { &s->front, &s->spawn };
+	pid_t pid;
+	int status;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+			if (all[i]->pid != pid)
+				continue;
+			all[i]->pid = 0;
+			all[i]->status = status;
+		}
+	}
+}
+
+/* True: told to end. False: time is over, or (any_death) one of the pair is gone. */
+static bool wait_for(struct supervisor *s, uint64_t ms, bool any_death)
+{
+	uint64_t end = ms ? monotonic_us() + ms * 1000 : UINT64_MAX;
+
+	for (;;) {
+		uint64_t now = monotonic_us();
+		uint64_t left = MIN(end - MIN(now, end), UINT64_C(3600000000));
+		struct timespec ts = { (time_t)(left / 1000000), (long)(left % 1000000) * 1000 };
+		int sig;
+
+		reap(s);
+		if (any_death && (!s->front.pid || !s->spawn.pid))
+			return false;
+		if (left == 0)
+			return false;
+		sig = sigtimedwait(&s->signals, NULL, &ts);
+		if (sig == SIGTERM || sig == SIGINT)
+			return true;
+	}
+}
+
+static void end_member(struct supervisor *s, struct member *m)
+{
+	const struct timespec tick = { 0, 50000000 };
+
+	if (m->pid)
+		kill(m->pid, SIGTERM);
+	for (int waited = 0; m->pid && waited < END_MS; waited += 50) {
+		sigset_t chld;
+
+		sigemptyset(&chld);
+		sigaddset(&chld, SIGCHLD);
+		sigtimedwait(&chld, NULL, &tick);
+		reap(s);
+	}
+	if (m->pid) {
+		kill(m->pid, SIGKILL);
+		waitpid(m->pid, &m->status, 0);
+		m->pid = 0;
+	}
+}
+
+/* The front first: its clients hear of it, and its end is spawn's cue. */
+static void end_pair(struct supervisor *s)
+{
+	end_member(s, &s->front);
+	end_member(s, &s->spawn);
+}
+
+static void describe(const struct member *m, char *buf, size_t size)
+{
+	if (WIFSIGNALED(m->status))
+		snprintf(buf, size, "%s was killed by signal %d", m->name, WTERMSIG(m->status));
+	else
+		snprintf(buf, size, "%s exited with status %d", m->name, WEXITSTATUS(m->status));
+}
+
+/* Did the first pair give up by itself? */
+static bool gave_up(const struct supervisor *s, uint64_t lasted_us)
+{
+	return lasted_us < SETTLED_US && !WIFSIGNALED(s->front.status) &&
+	       !WIFSIGNALED(s->spawn.status);
+}
+
+static int run(struct supervisor *s, struct nsbox_error *err)
+{
+	uint64_t pause = PAUSE_MIN_MS;
+	char why[2][80];
+
+	for (bool first = true;; first = false) {
+		uint64_t began = monotonic_us();
+		bool told;
+		int r = start_pair(s, err);
+
+		told = r == 0 && wait_for(s, 0, true);
+		end_pair(s);
+		if (r < 0)
+			return r;
+		if (told)
+			return 0;
+		describe(&s->spawn, why[0], sizeof(why[0]));
+		describe(&s->front, why[1], sizeof(why[1]));
+		if (first && gave_up(s, monotonic_us() - began))
+			return nsbox_fail(err, NSBOX_E_SETUP, 0,
+					  "the service did not start: %s, %s", why[0], why[1]);
+		pause = monotonic_us() - began > SETTLED_US ? PAUSE_MIN_MS
+							    : MIN(pause * 2, PAUSE_MAX_MS);
+		fprintf(stderr, "<4>nsboxd: %s, %s; starting again\n", why[0], why[1]);
+		if (wait_for(s, pause, false))
+			return 0;
+	}
+}
+
+int supervise(struct front_options *opt, char **argv, struct nsbox_error *err)
+{
+	struct supervisor s = { .opt = opt,
+				.argv = argv,
+				.listen_fd = -1,
+				.front.name = "the front",
+				.spawn.name = "nsbox-spawn" };
+	ssize_t n = readlink("/proc/self/exe", s.self, sizeof(s.self) - 1);
+	int r;
+
+	if (n <= 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "find my own program");
+	s.self[n] = 0;
+	sigemptyset(&s.signals);
+	sigaddset(&s.signals, SIGTERM);
+	sigaddset(&s.signals, SIGINT);
+	sigaddset(&s.signals, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &s.signals, NULL);
+	r = find_user(&s, err);
+	if (r == 0 && (make_environment(&s) < 0 ||
+		       asprintf(&s.spawn_path, "%s/nsbox-spawn", opt->libexec) < 0))
+		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "start the service");
+	if (r == 0)
+		r = listen_open(opt, s.gid, &s.listen_fd, err);
+	if (r < 0)
+		return r;
+	r = run(&s, err);
+	unlink(opt->socket_path);
+	close_fd(&s.listen_fd);
+	free(s.spawn_path);
+	for (size_t i = 0; s.env[i]; i++)
+		free(s.env[i]);
+	free(s.env);
+	return r;
+}
