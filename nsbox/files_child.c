@@ -60,7 +60,7 @@ static bool base_ok(const struct unpack *u, const char *path)
 static int enter_base(struct unpack *u, const char *path, struct nsbox_error *err)
 {
 	auto_close int parent = -1;
-	const char *name = NULL;
+	const char *name = "";
 	int r;
 
 	if (path[0] != '/' || !base_ok(u, path))
@@ -120,7 +120,7 @@ static int unpack_file(struct unpack *u, struct nsbox_error *err)
 {
 	auto_close int parent = -1, out = -1;
 	const uint64_t how = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
-	const char *name = NULL;
+	const char *name = "";
 	int r = files_open_parent(u->base_fd, u->path, &parent, &name, err);
 
 	if (r < 0)
@@ -143,7 +143,7 @@ static int unpack_file(struct unpack *u, struct nsbox_error *err)
 static int unpack_link(struct unpack *u, struct nsbox_error *err)
 {
 	auto_close int parent = -1;
-	const char *name = NULL;
+	const char *name = "";
 	int r;
 
 	if (memchr(u->text, '\0', (size_t)u->frame.size))

@@ -95,7 +95,7 @@ int files_open_parent(int base_fd, const char *path, int *ret_fd, const char **r
 int files_make_dir(int base_fd, const char *path, uint32_t mode, struct nsbox_error *err)
 {
 	auto_close int parent = -1, fd = -1;
-	const char *name = NULL;
+	const char *name = path;
 	struct stat st;
 	int r = files_open_parent(base_fd, path, &parent, &name, err);
 
