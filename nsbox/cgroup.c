@@ -299,24 +299,42 @@ static int make_leaves_v2(struct cgroup *cg, const char *name)
 	return cg->leaf[0] < 0 ? cg->leaf[0] : same_for_all(cg->leaf);
 }
 
+static int make_groups(struct cgroup *cg, struct nsbox_error *err)
+{
+	char name[16];
+	int r;
+
+	nsbox_format(name, sizeof(name), "%u", cg->slot);
+	/* Another owner that ends may take the empty base away between our two steps: again, then. */
+	for (int i = 0; i < 16; i++) {
+		uint32_t slot = cg->slot;
+
+		r = open_bases(cg);
+		cg->slot = slot;
+		if (r < 0)
+			return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_UNSUPPORTED, r,
+					     "use control groups below " CGROUP_ROOT);
+		r = cg->kind == NSBOX_CGROUP_V2 ? make_leaves_v2(cg, name)
+						: make_leaves_v1(cg, name);
+		if (r != -ENOENT && r != -ENODEV)
+			break;
+		cgroup_close(cg);
+	}
+	if (r < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, r,
+				     "make the control group nsbox/%s", name);
+	return 0;
+}
+
 int cgroup_open(struct cgroup *cg, uint32_t slot, const struct plan_limits *l,
 		struct nsbox_error *err)
 {
-	char name[16];
-	int r = open_bases(cg);
+	int r;
 
+	cgroup_init(cg);
 	cg->slot = slot;
-	if (r < 0) {
-		cgroup_close(cg);
-		return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_UNSUPPORTED, r,
-				     "use control groups below " CGROUP_ROOT);
-	}
-	nsbox_format(name, sizeof(name), "%u", slot);
-	r = cg->kind == NSBOX_CGROUP_V2 ? make_leaves_v2(cg, name) : make_leaves_v1(cg, name);
-	if (r < 0)
-		nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, r,
-			      "make the control group nsbox/%s", name);
-	else
+	r = make_groups(cg, err);
+	if (r == 0)
 		r = set_limits(cg, l, err);
 	if (r < 0) {
 		cgroup_close(cg);
@@ -428,6 +446,10 @@ void cgroup_sweep(void)
 	if (open_bases(&cg) == 0)
 		for (int i = 0; i < (cg.kind == NSBOX_CGROUP_V2 ? 1 : CG_CONTROLLERS); i++)
 			sweep_dir(cg.base[i], cg.kind);
+	/* An empty parent goes as well: it would keep the owner's own group from being removed. */
+	if (cg.kind != NSBOX_CGROUP_NONE)
+		for (int i = 0; i < CG_CONTROLLERS; i++)
+			unlinkat(cg.base[i], "../nsbox", AT_REMOVEDIR);
 	cgroup_close(&cg);
 }
 

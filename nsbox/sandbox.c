@@ -474,6 +474,11 @@ void nsbox_sandbox_free(struct nsbox_sandbox *sb)
 	free(sb);
 }
 
+void nsbox_sweep(void)
+{
+	cgroup_sweep();
+}
+
 /* ------------------------------------------------------------------ one call */
 
 int nsbox_run(const struct nsbox_plan *plan, const struct nsbox_root *root,

@@ -5,6 +5,7 @@
  */
 #include "nsbox/cli/run.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <nsbox/files.h>
@@ -20,38 +21,9 @@
 #include "nsbox/util.h"
 #include "policy/json_strict.h"
 
-#define FILES_MAX	 (256u << 20)
-#define OUTPUT_MAX_BYTES (64u << 20)
-#define OUTPUT_MAX_FILES 1000
-
-struct context {
-	const struct run_options *opt;
-	struct nsbox_host host;
-	struct nsbox_manifest *manifest;
-	struct nsbox_policy *policy;
-	struct nsbox_policy_limits limits;
-	char digest[65];
-	struct nsbox_plan *plan;
-	struct nsbox_root *root;
-	char skill_dir[128]; /* inside, "" without a skill */
-	const char *cwd;     /* inside; NULL: the plan's */
-	const char *const *argv;
-	uint64_t wall_ms;
-	int files;   /* memfd with the file stream, or -1 */
-	int request; /* of the Python runner, or -1 */
-	struct pycall call;
-	char *code;
-	struct json_object *params;
-	struct nsbox_sandbox *sb;
-	struct relay relay;
-	struct nsbox_result result;
-	struct pycall_outcome outcome;
-	struct json_object *outputs;
-};
-
 /* ------------------------------------------------------------------ policy */
 
-static int load_manifest(struct context *c, struct nsbox_error *err)
+static int load_manifest(struct run *c, struct nsbox_error *err)
 {
 	const struct run_options *o = c->opt;
 	auto_free char *text = NULL;
@@ -76,7 +48,7 @@ static int load_manifest(struct context *c, struct nsbox_error *err)
 }
 
 /* Inside name of the skill: the manifest's, else the directory's; only harmless characters. */
-static void name_skill(struct context *c)
+static void name_skill(struct run *c)
 {
 	char real[4096];
 	const char *name = nsbox_manifest_name(c->manifest);
@@ -93,7 +65,7 @@ static void name_skill(struct context *c)
 	c->skill_dir[n] = '\0';
 }
 
-static int make_policy(struct context *c, struct nsbox_error *err)
+static int make_policy(struct run *c, struct nsbox_error *err)
 {
 	struct nsbox_resolve_options ro = {
 		.host = &c->host,
@@ -144,7 +116,7 @@ static const char **joined(const char *const *a, char *const *b)
 	return v;
 }
 
-static int choose_entry(struct context *c, struct nsbox_error *err)
+static int choose_entry(struct run *c, struct nsbox_error *err)
 {
 	struct nsbox_entrypoint e;
 	int r = nsbox_manifest_entrypoint(c->manifest, c->opt->entry, &e, err);
@@ -161,7 +133,7 @@ static int choose_entry(struct context *c, struct nsbox_error *err)
 	return 0;
 }
 
-static int load_params(struct context *c, struct nsbox_error *err)
+static int load_params(struct run *c, struct nsbox_error *err)
 {
 	const struct json_limits lim = { .max_size = 64u << 20,
 					 .max_depth = JSON_DEPTH_MAX,
@@ -187,7 +159,7 @@ static int load_params(struct context *c, struct nsbox_error *err)
 	return 0;
 }
 
-static int make_call(struct context *c, struct nsbox_error *err)
+static int make_call(struct run *c, struct nsbox_error *err)
 {
 	size_t len;
 	int r = cli_read_file(c->opt->python, 64u << 20, &c->code, &len, err);
@@ -211,7 +183,7 @@ static int make_call(struct context *c, struct nsbox_error *err)
 	return pycall_encode(&c->call, &c->request, err);
 }
 
-static int choose_program(struct context *c, struct nsbox_error *err)
+static int choose_program(struct run *c, struct nsbox_error *err)
 {
 	const struct run_options *o = c->opt;
 
@@ -232,179 +204,6 @@ static int choose_program(struct context *c, struct nsbox_error *err)
 	if (o->cwd)
 		c->cwd = o->cwd;
 	return 0;
-}
-
-/* ------------------------------------------------------------------ files in */
-
-static const char *work_dir(const struct context *c)
-{
-	const struct blob *b = plan_blob(c->plan);
-
-	return c->cwd ? c->cwd : blob_get_str(b, blob_fixed(b, struct plan_fixed)->workdir);
-}
-
-static int send_dir(struct context *c, const char *dir, struct nsbox_error *err)
-{
-	const struct nsbox_files_limits lim = NSBOX_FILES_LIMITS_DEFAULT;
-	auto_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r;
-
-	if (fd < 0)
-		return nsbox_fail(err, NSBOX_E_IO, errno, "open the directory '%s'", dir);
-	r = nsbox_files_send_dir(c->files, fd, &lim, err);
-	if (r < 0)
-		nsbox_error_prefix(err, "%s", dir);
-	return r;
-}
-
-static int base_frame(struct context *c, const char *path, struct nsbox_error *err)
-{
-	return nsbox_files_put_frame(c->files, NSBOX_FRAME_BASE, path, 0, NULL, 0, err);
-}
-
-static int put_file(struct context *c, const char *src, const char *dst, struct nsbox_error *err)
-{
-	auto_free char *data = NULL;
-	struct stat st;
-	size_t len;
-	int r = cli_read_file(src, FILES_MAX, &data, &len, err);
-
-	if (r < 0)
-		return r;
-	if (stat(src, &st) < 0)
-		return nsbox_fail(err, NSBOX_E_IO, errno, "look at '%s'", src);
-	r = nsbox_files_check_path(dst, strlen(dst), err);
-	if (r < 0)
-		return r;
-	return nsbox_files_put_frame(c->files, NSBOX_FRAME_FILE, dst, st.st_mode & 0777, data, len,
-				     err);
-}
-
-/* SRC[:DST]; the last colon divides, unless the whole names something that exists. */
-static int put(struct context *c, const char *arg, struct nsbox_error *err)
-{
-	auto_free char *src = strdup(arg);
-	char *colon = src ? strrchr(src, ':') : NULL, *slash;
-	char base[4096];
-	const char *dst;
-	struct stat st;
-	int r;
-
-	if (!src)
-		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "--put");
-	if (colon && access(src, F_OK) < 0)
-		*colon = '\0';
-	else
-		colon = NULL;
-	while ((slash = strrchr(src, '/')) && slash != src && !slash[1])
-		*slash = '\0';
-	dst = colon ? colon + 1 : (slash = strrchr(src, '/')) ? slash + 1 : src;
-	if (stat(src, &st) < 0)
-		return nsbox_fail(err, NSBOX_E_IO, errno, "--put '%s'", src);
-	if (!S_ISDIR(st.st_mode)) {
-		r = base_frame(c, work_dir(c), err);
-		return r < 0 ? r : put_file(c, src, dst, err);
-	}
-	if (!strcmp(dst, ".") || !*dst)
-		nsbox_format(base, sizeof(base), "%s", work_dir(c));
-	else
-		nsbox_format(base, sizeof(base), "%s/%s", work_dir(c), dst);
-	r = base_frame(c, base, err);
-	return r < 0 ? r : send_dir(c, src, err);
-}
-
-static int ignore_begin(void *ctx, int kind, const char *path, uint32_t mode, uint64_t size,
-			struct nsbox_error *err)
-{
-	return 0;
-}
-
-static int ignore_data(void *ctx, const void *buf, size_t len, struct nsbox_error *err)
-{
-	return 0;
-}
-
-static int ignore_finish(void *ctx, struct nsbox_error *err)
-{
-	return 0;
-}
-
-/* The worker says what it refused in the END frame; read up to it. */
-static int refusal(struct context *c, const char *archive, off_t from, struct nsbox_error *err)
-{
-	const struct nsbox_files_sink sink = { ignore_begin, ignore_data, ignore_finish };
-	const struct nsbox_files_limits lim = NSBOX_FILES_LIMITS_DEFAULT;
-	struct nsbox_files_reader *reader;
-	char buf[65536];
-	ssize_t n;
-	int r = nsbox_files_reader_new(&sink, NULL, &lim, &reader, err);
-
-	if (r < 0)
-		return r;
-	while (r == 0 && (n = pread(c->files, buf, sizeof(buf), from)) > 0) {
-		r = nsbox_files_feed(reader, buf, (size_t)n, err);
-		from += n;
-	}
-	nsbox_files_reader_free(reader);
-	if (r == 0)
-		r = nsbox_fail(err, NSBOX_E_INVALID, 0, "the unpacking worker ended early");
-	nsbox_error_prefix(err, "unpack '%s'", archive);
-	return r;
-}
-
-/* The archive goes through the confined worker; its frames, END included, follow ours. */
-static int unpack(struct context *c, const char *archive, struct nsbox_error *err)
-{
-	char path[4096];
-	const char *worker = cli_libexec("nsbox-unpack", path, sizeof(path));
-	auto_close int in = open(archive, O_RDONLY | O_CLOEXEC);
-	int status;
-	pid_t pid;
-	int r = base_frame(c, work_dir(c), err);
-	off_t from = lseek(c->files, 0, SEEK_CUR);
-
-	if (r < 0)
-		return r;
-	if (in < 0)
-		return nsbox_fail(err, NSBOX_E_IO, errno, "open '%s'", archive);
-	pid = fork();
-	if (pid == 0) {
-		dup2(in, 0);
-		dup2(c->files, 1);
-		execl(worker, "nsbox-unpack", (char *)NULL);
-		_exit(127);
-	}
-	if (pid < 0)
-		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "fork '%s'", worker);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-		return nsbox_fail(err, NSBOX_E_IO, ENOENT, "run '%s'", worker);
-	return status ? refusal(c, archive, from, err) : 0;
-}
-
-static int make_files(struct context *c, struct nsbox_error *err)
-{
-	const struct run_options *o = c->opt;
-	int r = 0;
-
-	if (!o->skill && !o->puts && !o->unpack)
-		return 0;
-	c->files = memfd_create("nsbox-files", MFD_CLOEXEC);
-	if (c->files < 0)
-		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make a memfd for files");
-	if (o->skill) {
-		r = base_frame(c, c->skill_dir, err);
-		if (r == 0)
-			r = send_dir(c, o->skill, err);
-	}
-	for (unsigned i = 0; r == 0 && i < o->puts; i++)
-		r = put(c, o->put[i], err);
-	if (r == 0)
-		r = o->unpack ? unpack(c, o->unpack, err) : nsbox_files_end(c->files, err);
-	if (r == 0 && lseek(c->files, 0, SEEK_SET) < 0)
-		r = nsbox_fail(err, NSBOX_E_IO, errno, "rewind the files");
-	return r;
 }
 
 /* ------------------------------------------------------------------ run */
@@ -434,7 +233,7 @@ struct theirs {
 	int in, out, err, result;
 };
 
-static int connect_stdio(struct context *c, struct theirs *t, struct nsbox_error *err)
+static int connect_stdio(struct run *c, struct theirs *t, struct nsbox_error *err)
 {
 	struct relay *r = &c->relay;
 	bool closed = fcntl(STDIN_FILENO, F_GETFL) < 0;
@@ -475,7 +274,7 @@ static int connect_stdio(struct context *c, struct theirs *t, struct nsbox_error
 	return n;
 }
 
-static void set_limits(struct context *c)
+static void set_limits(struct run *c)
 {
 	struct relay *r = &c->relay;
 	bool limited = c->opt->manifest || c->opt->skill || c->opt->python;
@@ -491,7 +290,7 @@ static void set_limits(struct context *c)
 	}
 }
 
-static int start(struct context *c, struct theirs *t, struct nsbox_error *err)
+static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 {
 	struct nsbox_sandbox_options so = { .layers = nsbox_host_layers(&c->host),
 					    .files_fd = c->files };
@@ -512,7 +311,7 @@ static int start(struct context *c, struct theirs *t, struct nsbox_error *err)
 	return nsbox_sandbox_exec(c->sb, &ex, &io, NULL, err);
 }
 
-static int run_it(struct context *c, struct nsbox_error *err)
+static int run_it(struct run *c, struct nsbox_error *err)
 {
 	struct theirs t = { -1, -1, -1, -1 };
 	int r;
@@ -538,92 +337,9 @@ static int run_it(struct context *c, struct nsbox_error *err)
 	return r;
 }
 
-/* ------------------------------------------------------------------ outputs */
-
-static void note_output(void *ctx, int kind, const char *path, uint64_t size, const char *note)
-{
-	struct json_object *list = ctx, *o = json_object_new_object();
-
-	if (kind == NSBOX_FRAME_NOTE)
-		fprintf(stderr, "nsbox: output '%s' was left out: %s\n", path, note);
-	json_object_object_add(o, "path", json_object_new_string(path));
-	json_object_object_add(o, "size", json_object_new_int64((int64_t)size));
-	if (kind == NSBOX_FRAME_NOTE)
-		json_object_object_add(o, "leftOut", json_object_new_string(note));
-	if (kind == NSBOX_FRAME_FILE || kind == NSBOX_FRAME_NOTE)
-		json_object_array_add(list, o);
-	else
-		json_object_put(o);
-}
-
-static unsigned output_rules(const struct context *c, struct nsbox_output *rules)
-{
-	const struct blob *b = plan_blob(c->plan);
-	size_t n;
-	const struct output_rule *r = blob_get(b, SEC_OUTPUTS, sizeof(*r), &n);
-	unsigned count = 0;
-
-	for (size_t i = 0; i < n && count < 16; i++)
-		rules[count++] = (struct nsbox_output){ blob_get_str(b, r[i].glob), r[i].max_bytes,
-							r[i].max_files };
-	for (unsigned i = 0; i < c->opt->collects && count < 16; i++)
-		rules[count++] = (struct nsbox_output){ c->opt->collect[i], OUTPUT_MAX_BYTES,
-							OUTPUT_MAX_FILES };
-	return count;
-}
-
-static int wait_collected(struct context *c, struct nsbox_error *err)
-{
-	struct nsbox_event ev;
-
-	for (;;) {
-		int r = nsbox_sandbox_next(c->sb, 60000, &ev, err);
-
-		if (r < 0)
-			return r;
-		if (ev.kind == NSBOX_EVENT_COLLECTED && ev.error.code) {
-			*err = ev.error;
-			return -EIO;
-		}
-		if (ev.kind == NSBOX_EVENT_COLLECTED)
-			return 0;
-		if (ev.kind == NSBOX_EVENT_NONE || ev.kind == NSBOX_EVENT_GONE)
-			return nsbox_fail_at(err, NSBOX_STAGE_COLLECT, NSBOX_E_PROTOCOL, 0,
-					     "the sandbox did not hand out its files");
-	}
-}
-
-static int collect(struct context *c, struct nsbox_error *err)
-{
-	const struct nsbox_files_limits lim = NSBOX_FILES_LIMITS_DEFAULT;
-	struct nsbox_output rules[16];
-	unsigned n = output_rules(c, rules);
-	auto_close int stream = -1, dir = -1;
-	int r;
-
-	if (!c->opt->output || !n || c->result.cause == NSBOX_CAUSE_SANDBOX ||
-	    c->result.cause == NSBOX_CAUSE_INTERRUPTED)
-		return 0;
-	if (mkdir(c->opt->output, 0755) < 0 && errno != EEXIST)
-		return nsbox_fail(err, NSBOX_E_IO, errno, "make '%s'", c->opt->output);
-	dir = open(c->opt->output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	stream = memfd_create("nsbox-outputs", MFD_CLOEXEC);
-	if (dir < 0 || stream < 0)
-		return nsbox_fail(err, NSBOX_E_IO, errno, "open '%s'", c->opt->output);
-	r = nsbox_sandbox_collect(c->sb, work_dir(c), rules, n, stream, err);
-	if (r == 0)
-		r = wait_collected(c, err);
-	if (r < 0)
-		return r;
-	c->outputs = json_object_new_array();
-	if (lseek(stream, 0, SEEK_SET) < 0)
-		return nsbox_fail(err, NSBOX_E_IO, errno, "rewind the outputs");
-	return nsbox_files_receive_dir(stream, dir, &lim, note_output, c->outputs, err);
-}
-
 /* ------------------------------------------------------------------ the end */
 
-static int judge_call(struct context *c, struct nsbox_error *err)
+static int judge_call(struct run *c, struct nsbox_error *err)
 {
 	const struct relay *r = &c->relay;
 
@@ -633,7 +349,7 @@ static int judge_call(struct context *c, struct nsbox_error *err)
 			    r->kept_err.len, &c->outcome, err);
 }
 
-static void print_value(const struct context *c)
+static void print_value(const struct run *c)
 {
 	const char *text = json_object_to_json_string_ext(
 		c->outcome.data, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
@@ -645,7 +361,7 @@ static void print_value(const struct context *c)
 }
 
 /* One line about an end that the program itself did not choose. */
-static void tell(const struct context *c)
+static void tell(const struct run *c)
 {
 	const struct nsbox_result *r = &c->result;
 
@@ -662,7 +378,7 @@ static void tell(const struct context *c)
 		fprintf(stderr, "nsbox: ended by the cpu time limit\n");
 }
 
-static int report(struct context *c, struct nsbox_error *err)
+static int report(struct run *c, struct nsbox_error *err)
 {
 	struct report rep = {
 		.result = &c->result,
@@ -686,7 +402,7 @@ static int report(struct context *c, struct nsbox_error *err)
 	return c->opt->result ? report_write(&rep, c->opt->result, err) : 0;
 }
 
-static int exit_status(const struct context *c)
+static int exit_status(const struct run *c)
 {
 	if (c->result.cause == NSBOX_CAUSE_SANDBOX)
 		return EXIT_NSBOX;
@@ -695,9 +411,11 @@ static int exit_status(const struct context *c)
 	return c->result.exit_status;
 }
 
-static void done(struct context *c)
+static void done(struct run *c)
 {
 	nsbox_sandbox_free(c->sb);
+	if (c->result.cgroup_kind != NSBOX_CGROUP_NONE)
+		nsbox_sweep();
 	relay_done(&c->relay);
 	pycall_outcome_done(&c->outcome);
 	json_object_put(c->params);
@@ -713,18 +431,18 @@ static void done(struct context *c)
 		free((void *)c->argv);
 }
 
-static int steps(struct context *c, struct nsbox_error *err)
+static int steps(struct run *c, struct nsbox_error *err)
 {
 	int r = make_policy(c, err);
 
 	if (r == 0)
 		r = choose_program(c, err);
 	if (r == 0)
-		r = make_files(c, err);
+		r = run_make_files(c, err);
 	if (r == 0)
 		r = run_it(c, err);
 	if (r == 0)
-		r = collect(c, err);
+		r = run_collect(c, err);
 	if (r == 0 && c->opt->python)
 		r = judge_call(c, err);
 	if (r < 0)
@@ -739,7 +457,7 @@ static int steps(struct context *c, struct nsbox_error *err)
 int cmd_run(int argc, char **argv)
 {
 	struct run_options opt;
-	struct context c = { .opt = &opt, .files = -1, .request = -1 };
+	struct run c = { .opt = &opt, .files = -1, .request = -1 };
 	struct nsbox_error err = { 0 };
 	int r = run_parse(argc, argv, &opt);
 

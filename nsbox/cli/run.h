@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `nsbox run`: what was asked (run_options.c), carrying it out (run.c), moving bytes while it runs
+/* `nsbox run`: what was asked (run_options.c), carrying it out (run.c, run_files.c,
+ * run_outputs.c), moving bytes while it runs
  * (relay.c), telling how it went (report.c). */
 #ifndef NSBOX_CLI_RUN_H
 #define NSBOX_CLI_RUN_H
@@ -8,6 +9,8 @@
 #include <nsbox/policy.h>
 #include <nsbox/sandbox.h>
 #include <stdbool.h>
+
+#include "daemon/common/pycall.h"
 
 struct json_object;
 
@@ -53,6 +56,39 @@ struct relay {
 /* Until the exec is over. Signals that reach this process are passed on. 0 with *ret filled. */
 int relay_run(struct relay *r, struct nsbox_result *ret, struct nsbox_error *err);
 void relay_done(struct relay *r);
+
+/* ------------------------------------------------------------------ one run */
+
+struct run {
+	const struct run_options *opt;
+	struct nsbox_host host;
+	struct nsbox_manifest *manifest;
+	struct nsbox_policy *policy;
+	struct nsbox_policy_limits limits;
+	char digest[65];
+	struct nsbox_plan *plan;
+	struct nsbox_root *root;
+	char skill_dir[128]; /* inside, "" without a skill */
+	const char *cwd;     /* inside; NULL: the plan's */
+	const char *const *argv;
+	uint64_t wall_ms;
+	int files;   /* memfd with the file stream, or -1 */
+	int request; /* of the Python runner, or -1 */
+	struct pycall call;
+	char *code;
+	struct json_object *params;
+	struct nsbox_sandbox *sb;
+	struct relay relay;
+	struct nsbox_result result;
+	struct pycall_outcome outcome;
+	struct json_object *outputs;
+};
+
+const char *run_work_dir(const struct run *c); /* inside */
+/* The file stream of --skill, --put and --unpack, in a memfd (run_files.c). */
+int run_make_files(struct run *c, struct nsbox_error *err);
+/* The outputs into --output (run_outputs.c). */
+int run_collect(struct run *c, struct nsbox_error *err);
 
 /* ------------------------------------------------------------------ report */
 

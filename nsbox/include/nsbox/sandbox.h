@@ -185,6 +185,12 @@ int nsbox_sandbox_next(struct nsbox_sandbox *sb, int timeout_ms, struct nsbox_ev
 /* Kill what is left, release ids and cgroups. NULL is fine. Waits for init to be gone (< 1 s). */
 void nsbox_sandbox_free(struct nsbox_sandbox *sb);
 
+/*
+ * Remove what owners that were killed have left on this host (control groups of slots that no one
+ * holds), and empty parents. Owners call it when they start, or when they end.
+ */
+void nsbox_sweep(void);
+
 /* ------------------------------------------------------------------ one call for a whole run */
 
 /*

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What comes out of a run: the files that the globs of the manifest and of --collect name. */
+#include "nsbox/cli/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <nsbox/files.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "nsbox/plan_build.h"
+#include "nsbox/util.h"
+
+#define OUTPUT_MAX_BYTES (64u << 20)
+#define OUTPUT_MAX_FILES 1000
+
+static void note_output(void *ctx, int kind, const char *path, uint64_t size, const char *note)
+{
+	struct json_object *list = ctx, *o = json_object_new_object();
+
+	if (kind == NSBOX_FRAME_NOTE)
+		fprintf(stderr, "nsbox: output '%s' was left out: %s\n", path, note);
+	json_object_object_add(o, "path", json_object_new_string(path));
+	json_object_object_add(o, "size", json_object_new_int64((int64_t)size));
+	if (kind == NSBOX_FRAME_NOTE)
+		json_object_object_add(o, "leftOut", json_object_new_string(note));
+	if (kind == NSBOX_FRAME_FILE || kind == NSBOX_FRAME_NOTE)
+		json_object_array_add(list, o);
+	else
+		json_object_put(o);
+}
+
+static unsigned output_rules(const struct run *c, struct nsbox_output *rules)
+{
+	const struct blob *b = plan_blob(c->plan);
+	size_t n;
+	const struct output_rule *r = blob_get(b, SEC_OUTPUTS, sizeof(*r), &n);
+	unsigned count = 0;
+
+	for (size_t i = 0; i < n && count < 16; i++)
+		rules[count++] = (struct nsbox_output){ blob_get_str(b, r[i].glob), r[i].max_bytes,
+							r[i].max_files };
+	for (unsigned i = 0; i < c->opt->collects && count < 16; i++)
+		rules[count++] = (struct nsbox_output){ c->opt->collect[i], OUTPUT_MAX_BYTES,
+							OUTPUT_MAX_FILES };
+	return count;
+}
+
+static int wait_collected(struct run *c, struct nsbox_error *err)
+{
+	struct nsbox_event ev;
+
+	for (;;) {
+		int r = nsbox_sandbox_next(c->sb, 60000, &ev, err);
+
+		if (r < 0)
+			return r;
+		if (ev.kind == NSBOX_EVENT_COLLECTED && ev.error.code) {
+			*err = ev.error;
+			return -EIO;
+		}
+		if (ev.kind == NSBOX_EVENT_COLLECTED)
+			return 0;
+		if (ev.kind == NSBOX_EVENT_NONE || ev.kind == NSBOX_EVENT_GONE)
+			return nsbox_fail_at(err, NSBOX_STAGE_COLLECT, NSBOX_E_PROTOCOL, 0,
+					     "the sandbox did not hand out its files");
+	}
+}
+
+int run_collect(struct run *c, struct nsbox_error *err)
+{
+	const struct nsbox_files_limits lim = NSBOX_FILES_LIMITS_DEFAULT;
+	struct nsbox_output rules[16];
+	unsigned n = output_rules(c, rules);
+	auto_close int stream = -1, dir = -1;
+	int r;
+
+	if (!c->opt->output || !n || c->result.cause == NSBOX_CAUSE_SANDBOX ||
+	    c->result.cause == NSBOX_CAUSE_INTERRUPTED)
+		return 0;
+	if (mkdir(c->opt->output, 0755) < 0 && errno != EEXIST)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "make '%s'", c->opt->output);
+	dir = open(c->opt->output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	stream = memfd_create("nsbox-outputs", MFD_CLOEXEC);
+	if (dir < 0 || stream < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "open '%s'", c->opt->output);
+	r = nsbox_sandbox_collect(c->sb, run_work_dir(c), rules, n, stream, err);
+	if (r == 0)
+		r = wait_collected(c, err);
+	if (r < 0)
+		return r;
+	c->outputs = json_object_new_array();
+	if (lseek(stream, 0, SEEK_SET) < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "rewind the outputs");
+	return nsbox_files_receive_dir(stream, dir, &lim, note_output, c->outputs, err);
+}
