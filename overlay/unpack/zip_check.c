@@ -138,7 +138,6 @@ static int read_end(const unsigned char *data, size_t len, struct zip *z, struct
 		return -EINVAL;
 	if (get16(end + 4) || get16(end + 6) || get16(end + 8) != get16(end + 10))
 		return bad(err, "of several parts");
-	z->data = data;
 	z->entries = get16(end + 10);
 	z->dir_start = get32(end + 16);
 	z->dir_end = (size_t)(end - data);
@@ -312,7 +311,7 @@ static int check_entry(const struct zip *z, size_t *dir, size_t *at, struct nsbo
 
 int zip_check(const unsigned char *data, size_t len, unsigned *ret_entries, struct nsbox_error *err)
 {
-	struct zip z = { 0 };
+	struct zip z = { .data = data };
 	size_t dir, at = 0;
 	int r = read_end(data, len, &z, err);
 
