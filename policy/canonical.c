@@ -20,7 +20,7 @@ int sha256_hex(const void *data, size_t len, char ret[65], struct nsbox_error *e
 	if (!EVP_Digest(data, len, md, &n, EVP_sha256(), NULL) || n != sizeof(md))
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "compute a SHA-256");
 	for (unsigned i = 0; i < n; i++)
-		snprintf(ret + 2 * i, 3, "%02x", md[i]);
+		snprintf(ret + (size_t)2 * i, 3, "%02x", md[i]);
 	return 0;
 }
 

@@ -628,22 +628,27 @@ static const struct manifest_entrypoint *find_entrypoint(const struct nsbox_mani
 	return NULL;
 }
 
+static int no_entrypoint(const struct nsbox_manifest *m, const char *id, struct nsbox_error *err)
+{
+	char known[200] = "";
+	int len = 0;
+
+	if (!m->entrypoints || !m->n_entrypoints)
+		return nsbox_fail(err, NSBOX_E_INVALID, 0, "the manifest has no entrypoints");
+	for (size_t i = 0; i < m->n_entrypoints; i++)
+		len += nsbox_format(known + len, (int)sizeof(known) - len, "%s%s", i ? ", " : "",
+				    m->entrypoints[i].id);
+	return nsbox_fail(err, NSBOX_E_INVALID, 0, "no entrypoint '%s'; the manifest has: %s",
+			  id ? id : "main", known);
+}
+
 int nsbox_manifest_entrypoint(const struct nsbox_manifest *m, const char *id,
 			      struct nsbox_entrypoint *ret, struct nsbox_error *err)
 {
 	const struct manifest_entrypoint *e = find_entrypoint(m, id);
-	char known[200] = "";
-	int len = 0;
 
-	for (size_t i = 0; !e && i < m->n_entrypoints; i++)
-		len += nsbox_format(known + len, (int)sizeof(known) - len, "%s%s", i ? ", " : "",
-				    m->entrypoints[i].id);
-	if (!e && !m->n_entrypoints)
-		return nsbox_fail(err, NSBOX_E_INVALID, 0, "the manifest has no entrypoints");
 	if (!e)
-		return nsbox_fail(err, NSBOX_E_INVALID, 0,
-				  "no entrypoint '%s'; the manifest has: %s", id ? id : "main",
-				  known);
+		return no_entrypoint(m, id, err);
 	*ret = (struct nsbox_entrypoint){
 		.id = e->id,
 		.command = (const char *const *)e->command,

@@ -88,26 +88,32 @@ static int append_components(struct resolve *rs, char *buf, size_t size, const c
 	return 0;
 }
 
-static int absolute(struct resolve *rs, const char *path, char **ret)
+/* malloc'd; NULL after an error. */
+static char *absolute(struct resolve *rs, const char *path)
 {
 	char buf[4096];
 	struct place place;
 	const char *rest = split_base(rs, path, &place);
-	int r;
+	char *copy;
 
 	if (!rest)
-		return -EINVAL;
+		return NULL;
 	for (const char *p = path; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			return json_fail(&rs->r, "contains a control character");
+		if ((unsigned char)*p < 0x20 || *p == 0x7f) {
+			json_fail(&rs->r, "contains a control character");
+			return NULL;
+		}
 	snprintf(buf, sizeof(buf), "%s%s", place.base, place.suffix);
-	r = append_components(rs, buf, sizeof(buf), rest);
-	if (r < 0)
-		return r;
-	if (!*buf)
-		return json_fail(&rs->r, "must not be the root directory");
-	*ret = strdup(buf);
-	return *ret ? 0 : json_nomem(&rs->r);
+	if (append_components(rs, buf, sizeof(buf), rest) < 0)
+		return NULL;
+	if (!*buf) {
+		json_fail(&rs->r, "must not be the root directory");
+		return NULL;
+	}
+	copy = strdup(buf);
+	if (!copy)
+		json_nomem(&rs->r);
+	return copy;
 }
 
 /* ------------------------------------------------------------------ what a list may name */
@@ -127,7 +133,7 @@ static int judge_any(struct resolve *rs, const char *path)
 static struct policy_tmpfs *find_tmpfs(struct nsbox_policy *p, const char *path)
 {
 	for (size_t i = 0; i < TMPFS_MAX; i++)
-		if (p->tmpfs[i].used && is_below(path, p->tmpfs[i].path))
+		if (p->tmpfs[i].used && p->tmpfs[i].path && is_below(path, p->tmpfs[i].path))
 			return &p->tmpfs[i];
 	return NULL;
 }
@@ -178,11 +184,9 @@ static int resolve_list(struct resolve *rs, const char *object, const char *key,
 		return json_nomem(&rs->r);
 	for (size_t i = 0; from && from[i]; i++) {
 		size_t mark = json_enter_index(&rs->r, i);
-		char *path = NULL;
-		int r = absolute(rs, from[i], &path);
+		char *path = absolute(rs, from[i]);
+		int r = path ? judge(rs, path) : -EINVAL;
 
-		if (r == 0)
-			r = judge(rs, path);
 		if (r < 0) {
 			free(path);
 			return r;
