@@ -39,8 +39,8 @@ void name_blame(const char *name, struct nsbox_error *err);
 
 /* zip_check.c: is this a zip file that every reader understands in the same way? */
 bool zip_is(const unsigned char *data, size_t len);
-int zip_check(const unsigned char *data, size_t len, unsigned *ret_entries,
-	      struct nsbox_error *err) __attribute__((nonnull(1)));
+int zip_check(const unsigned char *data, size_t len, unsigned *ret_entries, struct nsbox_error *err)
+	__attribute__((nonnull(1)));
 
 /* source.c: what a compressed file holds, for libarchive to read a tar file from. */
 struct archive;
