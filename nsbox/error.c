@@ -29,11 +29,11 @@ static void put(struct out *o, char c)
 
 static void put_str(struct out *o, const char *s, int max)
 {
-	for (; s && *s && max != 0; s++, max--)
+	for (; s && max != 0 && *s; s++, max--)
 		put(o, *s);
 }
 
-static void put_number(struct out *o, uintmax_t v, unsigned base, int width, char pad)
+static void put_number(struct out *o, uintmax_t v, unsigned base, bool minus, int width, char pad)
 {
 	char digits[24];
 	int n = 0;
@@ -42,8 +42,13 @@ static void put_number(struct out *o, uintmax_t v, unsigned base, int width, cha
 		digits[n++] = "0123456789abcdef"[v % base];
 		v /= base;
 	} while (v);
+	width -= minus;
+	if (minus && pad == '0')
+		put(o, '-');
 	for (; width > n; width--)
 		put(o, pad);
+	if (minus && pad != '0')
+		put(o, '-');
 	while (n > 0)
 		put(o, digits[--n]);
 }
@@ -90,16 +95,14 @@ static const char *convert(struct out *o, const char *f, va_list *ap)
 	switch (*f) {
 	case 's': put_str(o, va_arg(*ap, const char *), precision); break;
 	case 'c': put(o, (char)va_arg(*ap, int)); break;
-	case 'u': put_number(o, arg_unsigned(ap, longs), 10, width, pad); break;
-	case 'x': put_number(o, arg_unsigned(ap, longs), 16, width, pad); break;
-	case 'o': put_number(o, arg_unsigned(ap, longs), 8, width, pad); break;
+	case 'u': put_number(o, arg_unsigned(ap, longs), 10, false, width, pad); break;
+	case 'x': put_number(o, arg_unsigned(ap, longs), 16, false, width, pad); break;
+	case 'o': put_number(o, arg_unsigned(ap, longs), 8, false, width, pad); break;
 	case 'd':
 	case 'i': {
 		intmax_t v = arg_signed(ap, longs);
 
-		if (v < 0)
-			put(o, '-');
-		put_number(o, v < 0 ? 0 - (uintmax_t)v : (uintmax_t)v, 10, width, pad);
+		put_number(o, v < 0 ? 0 - (uintmax_t)v : (uintmax_t)v, 10, v < 0, width, pad);
 		break;
 	}
 	case '\0': return f;
