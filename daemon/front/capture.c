@@ -111,6 +111,12 @@ void capture_finish(struct capture *c)
 	stop(c);
 }
 
+void capture_add(struct capture *c, const char *text, size_t len)
+{
+	if (c->loop)
+		keep(c, text, len);
+}
+
 bool capture_truncated(const struct capture *c)
 {
 	return c->failed || c->seen > c->len;

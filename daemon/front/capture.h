@@ -31,6 +31,8 @@ int capture_pipe(struct capture *c, struct loop *l, size_t max, int *ret_fd,
 int capture_attach(struct capture *c, struct loop *l, size_t max, int fd, struct nsbox_error *err);
 /* Take what is there now and stop: the writers are dead, or do not count any more. */
 void capture_finish(struct capture *c);
+/* Put in a line of our own, behind what is there. */
+void capture_add(struct capture *c, const char *text, size_t len);
 bool capture_truncated(const struct capture *c);
 void capture_done(struct capture *c); /* zeroed structs are fine */
 

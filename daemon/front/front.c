@@ -19,6 +19,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 
 #include "nsbox/util.h"
 
@@ -200,8 +201,8 @@ static int set_up(struct front *f, const struct front_options *opt, int listen_f
 
 	/* Root may speak anyway, and so may whoever the service belongs to. The overflow id stands
 	 * for anyone from another user namespace, so it is never meant by this. */
-	if (geteuid() != OVERFLOW_ID && peers.n_uids < ARRAY_SIZE(peers.uids))
-		peers.uids[peers.n_uids++] = geteuid();
+	if (f->owner != OVERFLOW_ID && peers.n_uids < ARRAY_SIZE(peers.uids))
+		peers.uids[peers.n_uids++] = f->owner;
 
 	r = loop_new(&f->loop, err);
 	if (r == 0)
@@ -235,6 +236,27 @@ static void tear_down(struct front *f)
 	loop_free(f->loop);
 }
 
+/*
+ * The supervisor made the pair's socket, so that is whose credentials it has. Where the front has
+ * a user of its own no other process of that user may look into it; where it shares the caller's,
+ * the caller may.
+ */
+static int harden(struct front *f, int spawn_fd, struct nsbox_error *err)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(spawn_fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno,
+				  "the front is started by nsboxd, not by hand");
+	f->owner = cred.uid;
+	if (f->owner != geteuid() && prctl(PR_SET_DUMPABLE, 0) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "become non-dumpable");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "set no_new_privs");
+	return 0;
+}
+
 int front_main(const struct front_options *opt, int listen_fd, int spawn_fd)
 {
 	auto_free char *compile = NULL, *unpack = NULL;
@@ -242,11 +264,10 @@ int front_main(const struct front_options *opt, int listen_fd, int spawn_fd)
 	struct nsbox_error err = { 0 };
 	struct loop_source *signals = NULL;
 	auto_close int sig = -1;
-	int r = 0;
+	int r;
 
 	raise_files();
-	if (prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		r = nsbox_fail(&err, NSBOX_E_SETUP, errno, "harden the front");
+	r = harden(&f, spawn_fd, &err);
 	if (r == 0 && (asprintf(&compile, "%s/nsbox-compile", opt->libexec) < 0 ||
 		       asprintf(&unpack, "%s/nsbox-unpack", opt->libexec) < 0))
 		r = nsbox_fail(&err, NSBOX_E_NOMEM, ENOMEM, "set up the front");

@@ -26,6 +26,7 @@ struct front {
 	uint64_t numbers, runners, running;
 	struct job *first, *last_job; /* all that are known, oldest first */
 	uint64_t kept_jobs, kept_bytes;
+	uid_t owner; /* whom the service belongs to: the supervisor's user */
 	bool closing;
 	int status; /* of the process */
 };

@@ -46,6 +46,7 @@ struct http_request {
 	char *path;
 	char *body;
 	size_t len, cap;
+	uid_t peer;
 	bool too_large, dispatched, suspended;
 	void *data;
 	int status; /* 0: no reply yet */
@@ -71,13 +72,14 @@ static bool in_group(int fd, const struct http_peers *p, gid_t gid)
 	return false;
 }
 
-static bool may_speak(int fd, const struct http_peers *p)
+static bool may_speak(int fd, const struct http_peers *p, uid_t *ret_uid)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return false;
+	*ret_uid = cred.uid;
 	if (cred.uid == 0)
 		return true;
 	for (unsigned i = 0; i < p->n_uids; i++)
@@ -110,6 +112,11 @@ const char *http_body(const struct http_request *rq, size_t *ret_len)
 {
 	*ret_len = rq->len;
 	return rq->body ? rq->body : "";
+}
+
+uid_t http_peer(const struct http_request *rq)
+{
+	return rq->peer;
 }
 
 void **http_data(struct http_request *rq)
@@ -232,7 +239,7 @@ static void check_early(struct http_request *rq)
 						      MHD_HTTP_HEADER_CONTENT_LENGTH);
 	uint64_t n;
 
-	if (!may_speak(socket_of(rq->conn), &rq->h->peers))
+	if (!may_speak(socket_of(rq->conn), &rq->h->peers, &rq->peer))
 		http_reply_error(rq, 403, "forbidden",
 				 "this user may not use the service; see nsboxd --allow-uid and "
 				 "--allow-gid");

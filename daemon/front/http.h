@@ -36,6 +36,7 @@ void http_run(struct http *h);
 const char *http_method(const struct http_request *rq);
 const char *http_path(const struct http_request *rq);
 const char *http_body(const struct http_request *rq, size_t *ret_len);
+uid_t http_peer(const struct http_request *rq);
 void **http_data(struct http_request *rq); /* a place for the handler's own pointer */
 
 /* Takes body (malloc'd JSON; NULL: an empty 503). headers: "Name", "value", ..., NULL; or NULL. */

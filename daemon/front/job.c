@@ -389,7 +389,9 @@ static void on_compiled(void *ctx, const struct compile_reply *reply, int plan_f
 
 	j->ticket = NULL;
 	if (reply->error.code != 0) {
-		fail(j, &reply->error);
+		err = reply->error;
+		manifest_locate(j->spec, &err);
+		fail(j, &err);
 		return;
 	}
 	j->plan = malloc(sizeof(*j->plan));
@@ -421,6 +423,8 @@ static void compile(struct job *j)
 		q.flags |= COMPILE_PYTHON;
 	else if (!j->spec->argv)
 		q.flags |= COMPILE_ENTRYPOINT;
+	if (j->spec->operator)
+		q.flags |= COMPILE_OPERATOR;
 	strcpy(q.skill_dir, j->staged.skill_dir);
 	if (j->spec->entrypoint)
 		snprintf(q.entrypoint, sizeof(q.entrypoint), "%s", j->spec->entrypoint);
@@ -497,6 +501,15 @@ static int collect(struct job *j, struct nsbox_error *err)
 	return link_send(j->sv->link, &q, &out, 1, err);
 }
 
+/* As a shell would, and the command line tool does: callers look at standard error. */
+static void say_why(struct job *j)
+{
+	char text[NSBOX_ERROR_MSG_MAX + 16];
+
+	snprintf(text, sizeof(text), "nsbox: %s\n", j->res.error.msg);
+	capture_add(&j->err, text, strlen(text));
+}
+
 static void on_exited(struct job *j, struct nsbox_event *ev)
 {
 	struct nsbox_error err = { 0 };
@@ -508,6 +521,8 @@ static void on_exited(struct job *j, struct nsbox_event *ev)
 	capture_finish(&j->out);
 	capture_finish(&j->err);
 	capture_finish(&j->result);
+	if (j->res.cause == NSBOX_CAUSE_EXEC)
+		say_why(j);
 	if (j->res.cause == NSBOX_CAUSE_SANDBOX || j->n_rules == 0) {
 		finish(j);
 		return;

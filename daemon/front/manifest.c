@@ -136,3 +136,58 @@ int manifest_for(const struct job_spec *spec, const char *skill_text, size_t ski
 	json_object_put(m);
 	return r;
 }
+
+static bool wishes_timeout(const struct job_spec *s)
+{
+	return s->timeout_ms;
+}
+
+static bool wishes_memory(const struct job_spec *s)
+{
+	return s->memory_mb;
+}
+
+static bool wishes_cpu(const struct job_spec *s)
+{
+	return s->cpu_milli;
+}
+
+static bool wishes_pids(const struct job_spec *s)
+{
+	return s->pids;
+}
+
+/* Which field of the request stands for one of the manifest, where the request has it. */
+static const struct {
+	const char *manifest, *request;
+	bool (*used)(const struct job_spec *s);
+} wishes[] = {
+	{ "/timeouts/wall: ", "/timeout_seconds: ", wishes_timeout },
+	{ "/resources/memory: ", "/resources/memory_mb: ", wishes_memory },
+	{ "/resources/cpu: ", "/resources/cpu: ", wishes_cpu },
+	{ "/resources/pids: ", "/resources/pids: ", wishes_pids },
+};
+
+void manifest_locate(const struct job_spec *spec, struct nsbox_error *err)
+{
+	char rest[NSBOX_ERROR_MSG_MAX];
+
+	if (err->code != NSBOX_E_MANIFEST || err->msg[0] != '/')
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(wishes); i++) {
+		size_t n = strlen(wishes[i].manifest);
+
+		if (strncmp(err->msg, wishes[i].manifest, n) != 0 || !wishes[i].used(spec))
+			continue;
+		memcpy(rest, err->msg + n, sizeof(rest) - n);
+		snprintf(err->msg, sizeof(err->msg), "%s%.*s", wishes[i].request,
+			 (int)(sizeof(rest) - n), rest);
+		return;
+	}
+	if (spec->manifest) {
+		memcpy(rest, err->msg, sizeof(rest));
+		/* "/" alone is how the reader writes the whole document. */
+		snprintf(err->msg, sizeof(err->msg), "/manifest%.*s", (int)sizeof(rest) - 10,
+			 rest + (strncmp(rest, "/: ", 3) == 0));
+	}
+}

@@ -11,5 +11,7 @@
  */
 int manifest_for(const struct job_spec *spec, const char *skill_text, size_t skill_len, char **ret,
 		 size_t *ret_len, struct nsbox_error *err);
+/* An error of the compiler points into the manifest: make it point into the request. */
+void manifest_locate(const struct job_spec *spec, struct nsbox_error *err);
 
 #endif

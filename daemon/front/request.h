@@ -38,9 +38,9 @@ struct job_spec {
 	struct spec_file *files;
 	size_t n_files;
 	struct bytes archive;
-	char **outputs; /* NULL-terminated, NULL for none */
-	char **env;	/* "NAME=value", NULL-terminated, NULL for none */
-	bool tty;
+	char **outputs;	    /* NULL-terminated, NULL for none */
+	char **env;	    /* "NAME=value", NULL-terminated, NULL for none */
+	bool tty, operator; /* operator: the caller vouches for raw system call names */
 	/* Python function */
 	char *code, *function;
 	struct json_object *params;

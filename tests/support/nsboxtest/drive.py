@@ -258,9 +258,10 @@ class Daemon:
     def __init__(self, sock=None):
         self.service = service.Daemon(sock)
         self.active = {self.service.pid}
+        self.pids = self.service.pids()
 
     def service_pids(self):
-        return self.service.pids()
+        return self.pids
 
     def watched(self):
         return []
@@ -284,6 +285,8 @@ class Daemon:
             body["archive_base64"] = case["package"]["base64"]
         if expects(step, "files_out"):
             body["outputs"] = ["**"]
+        if wants(step, case, "extra_syscalls"):
+            body["operator"] = True
         if "argv" in run:
             text = step.get("stdin", case.get("stdin"))
             if text is not None:
