@@ -286,6 +286,8 @@ class Daemon:
         if expects(step, "files_out"):
             body["outputs"] = ["**"]
         if wants(step, case, "extra_syscalls"):
+            body["operator"] = True  # who may ask for calls by name
+        if wants(step, case, "extra_syscalls"):
             body["operator"] = True
         if "argv" in run:
             text = step.get("stdin", case.get("stdin"))

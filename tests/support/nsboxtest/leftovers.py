@@ -173,7 +173,10 @@ class Snapshot:
         pids = {os.getpid(), *self.service, *(pid for pid, _ in tree)}
         fds = {}
         for pid in self.service:
-            fds[pid] = sorted(open_files(pid))
+            try:
+                fds[pid] = sorted(open_files(pid))
+            except FileNotFoundError:
+                raise RuntimeError("process %d of the service is gone" % pid) from None
         return {
             "no_processes": {"%d %s" % (k[0], v) for k, v in tree.items()},
             "no_mounts": mounts(self.service),

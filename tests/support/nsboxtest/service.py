@@ -94,8 +94,17 @@ class Daemon:
         return ask(self.socket, method, path, body, timeout)
 
     def pids(self):
-        """The service's own long-lived processes."""
-        return [self.pid, *(pid for pid, _ in leftovers.descendants(self.pid))]
+        """The service's own long-lived processes; asked for while nothing runs.
+
+        The init of a run that is just over, or a worker, may still be about for a moment.
+        """
+        seen = None
+        while True:
+            now = leftovers.descendants(self.pid)
+            if now == seen:
+                return [self.pid, *(pid for pid, _ in now)]
+            seen = now
+            time.sleep(0.5)
 
     def stop(self):
         """TERM, and 10 s later KILL; the exit status."""
