@@ -133,6 +133,9 @@ struct nsbox_policy {
 #define POLICY_WORKSPACE "/workspace"
 #define POLICY_UID	 1000
 
+/* Is this a place that the payload owns in every run, so that a grant adds nothing to it? */
+bool policy_owns(const char *path);
+
 /* ------------------------------------------------------------------ seccomp */
 
 enum seccomp_arch { SECCOMP_ARCH_X86_64, SECCOMP_ARCH_ARM64 };

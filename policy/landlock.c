@@ -52,7 +52,7 @@ static const struct tree image_trees[] = {
 	{ "/proc", READ },	    { "/dev", READ | WRITE | FS(IOCTL_DEV) },
 };
 
-/* Places of the run itself; EXEC is added where the policy has it. */
+/* Where a run may write as far as Landlock goes (modes narrow it); EXEC is added by policy. */
 static const char *const writable_trees[] = {
 	"/tmp", "/var", "/run", "/srv", "/mnt", "/media", "/home", POLICY_WORKSPACE, "/skills",
 };
@@ -65,17 +65,20 @@ static void add(struct blob_builder *b, const struct plan_fixed *f, const char *
 		blob_landlock(b, path, access, optional);
 }
 
+/* `own`: the trees above give this anyway to what the payload owns, which may not be there yet. */
 static void add_list(struct blob_builder *b, const struct plan_fixed *f, char *const *paths,
-		     uint64_t access)
+		     uint64_t access, bool own)
 {
-	for (; paths && *paths; paths++)
-		add(b, f, *paths, access, false);
+	for (; *paths; paths++)
+		if (!own || !policy_owns(*paths))
+			add(b, f, *paths, access, false);
 }
 
 void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f)
 {
 	/* "skill": programs come from the image and the skill, not from what the run wrote. */
-	uint64_t run = READ | WRITE | (p->subprocess == SUBPROCESS_ANY ? EXEC : 0);
+	bool any = p->subprocess == SUBPROCESS_ANY;
+	uint64_t run = READ | WRITE | (any ? EXEC : 0);
 
 	f->landlock_abi = p->landlock_abi;
 	f->landlock_fs = landlock_fs_rights(p->landlock_abi);
@@ -92,7 +95,7 @@ void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, stru
 		add(b, f, writable_trees[i], run, true);
 	if (p->skill_dir)
 		add(b, f, p->skill_dir, READ | EXEC, true);
-	add_list(b, f, p->read, READ);
-	add_list(b, f, p->write, run);
-	add_list(b, f, p->exec, READ | EXEC);
+	add_list(b, f, p->read, READ, true);
+	add_list(b, f, p->write, READ | WRITE, true);
+	add_list(b, f, p->exec, READ | EXEC, any);
 }

@@ -83,22 +83,32 @@ static void add_masks(struct blob_builder *b)
 	}
 }
 
-static void add_paths(struct blob_builder *b, enum mount_op_kind kind, char *const *paths)
+static void add_paths(struct blob_builder *b, enum mount_op_kind kind, unsigned flags,
+		      char *const *paths)
 {
 	for (; paths && *paths; paths++)
-		blob_op(b, kind, OPF_OPTIONAL, 0, NULL, *paths, 0);
+		blob_op(b, kind, flags, 0, NULL, *paths, 0);
+}
+
+/* A place that was granted for writing is there, and the payload's. */
+static void add_granted(const struct nsbox_policy *p, struct blob_builder *b)
+{
+	for (char *const *w = p->write; *w; w++)
+		if (!policy_owns(*w))
+			blob_op(b, OP_DIR, OPF_OWNER_PAYLOAD, 0755, NULL, *w, 0);
 }
 
 void compile_mounts(const struct nsbox_policy *p, struct blob_builder *b)
 {
 	add_dirs(p, b);
+	add_granted(p, b);
 	blob_op(b, OP_DEV, OPF_NOSUID | OPF_NOEXEC, 0755, NULL, "/dev", p->limits.memory);
 	blob_op(b, OP_PROC, SAFE | OPF_NOEXEC | OPF_RDONLY, 0, NULL, "/proc", 0);
 	add_tmpfs(p, b);
-	add_paths(b, OP_MAKE_EXEC, p->make_exec);
+	add_paths(b, OP_MAKE_EXEC, 0, p->make_exec); /* one that is missing is an error */
 	add_masks(b);
-	add_paths(b, OP_MASK, p->mask);
+	add_paths(b, OP_MASK, OPF_OPTIONAL, p->mask); /* nothing there, nothing to protect */
 	if (p->skill_dir && p->skill_readonly)
 		blob_op(b, OP_READONLY, 0, 0, NULL, p->skill_dir, 0);
-	add_paths(b, OP_READONLY, p->read_only);
+	add_paths(b, OP_READONLY, OPF_OPTIONAL, p->read_only);
 }

@@ -27,6 +27,14 @@ static const char *find_below(const char *path, const char *const *dirs)
 	return NULL;
 }
 
+bool policy_owns(const char *path)
+{
+	static const char *const own[] = { "/tmp", "/var/tmp", POLICY_HOME, POLICY_WORKSPACE,
+					   "/run", "/skills",  NULL };
+
+	return find_below(path, own) != NULL;
+}
+
 /* ------------------------------------------------------------------ one path */
 
 struct place {

@@ -113,6 +113,17 @@ static uint64_t landlock_rights(const struct run *run, const char *path)
 	return rights;
 }
 
+static bool has_rule(const struct run *run, const char *path)
+{
+	size_t n;
+	const struct landlock_rule *r = blob_get(&run->plan, SEC_LANDLOCK, sizeof(*r), &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(blob_get_str(&run->plan, r[i].path), path))
+			return true;
+	return false;
+}
+
 static const char *find_env(const struct run *run, const char *name)
 {
 	size_t n, len = strlen(name);
@@ -279,6 +290,27 @@ START_TEST(a_skill_with_a_manifest)
 	ck_assert_ptr_nonnull(find_op(&run, OP_MASK, "/skills/pdf/a"));
 	ck_assert_ptr_nonnull(find_op(&run, OP_MASK, "/tmp/b"));
 	ck_assert_ptr_nonnull(find_op(&run, OP_MASK, "/opt/c"));
+	run_done(&run);
+}
+END_TEST
+
+/* Granted places exist and are the payload's; what it owns anyway needs no rule. */
+START_TEST(grants)
+{
+	const uint64_t write = LANDLOCK_ACCESS_FS_WRITE_FILE, read = LANDLOCK_ACCESS_FS_READ_FILE;
+	struct run run;
+
+	run_init(&run);
+	compile(&run, "{\"manifestVersion\":1,\"filesystem\":{\"write\":[\"out\",\"/srv/cache\"],"
+		      "\"read\":[\"in\",\"/data\"],\"exec\":[\"bin\"]}}");
+	ck_assert_uint_eq(find_op(&run, OP_DIR, "/srv/cache")->flags, OPF_OWNER_PAYLOAD);
+	ck_assert_ptr_null(find_op(&run, OP_DIR, "/workspace/out"));
+	ck_assert_uint_eq(landlock_rights(&run, "/srv/cache/x") & write, write);
+	ck_assert_uint_eq(landlock_rights(&run, "/data/x") & (read | write), read);
+	ck_assert(!has_rule(&run, "/workspace/out"));
+	ck_assert(!has_rule(&run, "/workspace/in"));
+	ck_assert(!has_rule(&run, "/workspace/bin"));
+	ck_assert(has_rule(&run, "/data"));
 	run_done(&run);
 }
 END_TEST
@@ -765,6 +797,7 @@ int main(void)
 	tcase_add_test(tc, none_in_standard);
 	tcase_add_test(tc, skill_in_standard);
 	tcase_add_test(tc, a_skill_with_a_manifest);
+	tcase_add_test(tc, grants);
 	tcase_add_test(tc, a_skill_without_a_manifest);
 	tcase_add_test(tc, a_strict_skill);
 	tcase_add_loop_test(tc, refusals_by_place, 0, (int)ARRAY_SIZE(refusals));
