@@ -374,7 +374,8 @@ def test_signals(t):
     for name, heard in (("INT", "INT"), ("QUIT", "QUIT"), ("USR1", "USR1"), ("USR2", "USR2"), ("TERM", "TERM"),
                         ("HUP", "TERM")):
         child = subprocess.Popen(cli.command("sh", "-c", TRAP % (heard, heard), options=["--no-tty"]),
-                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                 start_new_session=True)
         t.equal(child.stdout.readline(), b"ready\n", "a program that handles SIG%s runs" % heard)
         child.send_signal(getattr(signal, "SIG" + name))
         try:
