@@ -36,6 +36,8 @@ OPT_release := -O2 -g -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 OPT_asan    := -O1 -g -fsanitize=address -fno-omit-frame-pointer
 OPT_ubsan   := -O1 -g -fsanitize=undefined -fno-sanitize-recover=all
 OPT_cover   := -O0 -g --coverage
+OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
+	-Wno-unused-command-line-argument
 
 CPPFLAGS := -D_GNU_SOURCE -Insbox/include -I. \
 	-DNSBOX_VERSION='"$(VERSION)"' -DNSBOX_LIBEXECDIR='"$(LIBEXECDIR)"' -DNSBOX_SYSCONFDIR='"$(SYSCONFDIR)"'
@@ -148,6 +150,12 @@ check-e2e: all ## tests of the whole product, as the caller
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(PROVE) $(call in_tree,$(E2E))
 
+# Kernels of Debian with control groups v2, each in a virtual machine.
+VM_KERNELS ?= 6.1 6.12
+check-vm: all ## run on other kernels, with control groups v2, in virtual machines
+	$(Q)tests/support/install-packages vm
+	$(Q)for k in $(VM_KERNELS); do tests/vm/boot $$k || exit 1; done
+
 check-heavy: ## the cases that need Java and an office suite (large packages)
 	$(Q)tests/support/install-packages build test heavy
 	$(Q)$(MAKE) --no-print-directory check-heavy-here
@@ -169,6 +177,25 @@ asan ubsan: ## the tests under AddressSanitizer, UndefinedBehaviorSanitizer
 check-sanitized: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(KERNEL) tests/e2e/inside.t)
+
+# Each target runs for a while on its corpus; what it finds on the way stays in build/corpus.
+FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SECONDS ?= 20
+
+$(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(call obj,$(COMMON_SRC)) $(LIB_A)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS_POLICY) $(LIBS_CORE)
+
+fuzz-smoke: ## fuzz each parser for FUZZ_SECONDS (20)
+	$(Q)tests/support/install-packages build fuzz
+	$(Q)$(MAKE) --no-print-directory VARIANT=fuzz CC=clang fuzz-here
+
+fuzz-here: $(FUZZ)
+	$(Q)for f in $(FUZZ); do n=$${f##*/fuzz_}; \
+		mkdir -p build/corpus/$$n tests/fuzz/corpus/$$n && echo "--- $$n" && \
+		$$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -verbosity=0 -print_final_stats=1 \
+			-artifact_prefix=build/corpus/ build/corpus/$$n tests/fuzz/corpus/$$n || exit 1; done
 
 coverage: ## line coverage of the unit and kernel tests
 	$(Q)tests/support/install-packages build test coverage
@@ -264,8 +291,8 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all tests check check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
-	check-sanitized quickstart asan ubsan coverage coverage-here lint lint-format lint-cppcheck \
+.PHONY: all tests check check-vm check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
+	check-sanitized quickstart asan ubsan fuzz-smoke fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-symbols lint-docs install uninstall dist help clean
 .DEFAULT_GOAL := all
 .SECONDARY:
