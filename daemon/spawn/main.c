@@ -23,6 +23,9 @@
 #include "daemon/spawn/spawn.h"
 #include "nsbox/util.h"
 
+#define SWEEPS	       4
+#define SWEEP_PAUSE_MS 700
+
 /* epoll data beside the numbers of sandboxes, which are the front's choice but never these. */
 #define ID_SOCKET UINT64_MAX
 #define ID_SIGNAL (UINT64_MAX - 1)
@@ -107,17 +110,29 @@ static int take_request(struct spawn *s, struct nsbox_error *err)
 	return r < 0 ? r : 1;
 }
 
+/*
+ * What a predecessor that was killed has left is cleared now and, since its processes may take a
+ * moment to be gone, some more times in the first quiet seconds.
+ */
+static int sweep(int left)
+{
+	nsbox_sweep();
+	return left - 1;
+}
+
 static int serve(struct spawn *s, struct nsbox_error *err)
 {
-	int r = 1;
+	int r = 1, sweeps = sweep(SWEEPS);
 
 	while (r > 0) {
 		struct epoll_event e;
 		/* One at a time: handling one event may free what the next is about. */
-		int n = epoll_wait(s->epoll, &e, 1, -1);
+		int n = epoll_wait(s->epoll, &e, 1, sweeps > 0 ? SWEEP_PAUSE_MS : -1);
 
 		if (n < 0 && errno != EINTR)
 			return nsbox_fail(err, NSBOX_E_IO, errno, "epoll_wait");
+		if (n == 0)
+			sweeps = sweep(sweeps);
 		if (n <= 0)
 			continue;
 		if (e.data.u64 == ID_SIGNAL)
@@ -148,6 +163,7 @@ static int run(int sock, const char *state_dir, struct nsbox_error *err)
 	if (r == 0)
 		r = serve(&s, err);
 	spawn_free_all(&s);
+	nsbox_sweep();
 	return r;
 }
 
