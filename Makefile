@@ -100,7 +100,7 @@ $(B)/$(1): $$(call obj,$(2)) $$(LIB_A)
 	$$(call say,LD,$$@)
 	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$^ $(3)
 endef
-$(eval $(call program,nsbox,$(CLI_SRC) $(COMMON_SRC),$(LIBS_POLICY) $(LIBS_CORE)))
+$(eval $(call program,nsbox,$(CLI_SRC) $(COMMON_SRC),$(LIBS_POLICY) $(LIBS_ARCHIVE) $(LIBS_CORE)))
 $(eval $(call program,nsboxd,$(FRONT_SRC) $(COMMON_SRC),$(LIBS_HTTP) $(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-spawn,$(SPAWN_SRC) daemon/common/wire.c,$(LIBS_CORE)))
 $(eval $(call program,nsbox-compile,$(COMPILE_SRC) daemon/common/wire.c,$(LIBS_POLICY) $(LIBS_CORE)))

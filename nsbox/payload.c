@@ -26,8 +26,8 @@
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
 
-#define FD_FLOOR 16   /* what came from the owner is moved here, out of 0-4 */
-#define ENV_MAX	 4096 /* variables */
+#define FD_FLOOR 16 /* what came from the owner is moved here, out of 0-4 */
+#define ENV_MAX	 (2 * BLOB_ENV_MAX)
 
 /* ------------------------------------------------------------------ credentials */
 
@@ -272,7 +272,7 @@ static size_t add_env(char **env, size_t count, const struct blob *b)
 	size_t n;
 	const str_off *off = blob_get(b, SEC_ENV, sizeof(*off), &n);
 
-	for (size_t i = 0; i < n && count < ENV_MAX; i++) {
+	for (size_t i = 0; i < n; i++) {
 		char *v = (char *)blob_get_str(b, off[i]);
 		size_t at = 0;
 

@@ -18,6 +18,7 @@
 #define EXEC_MAGIC   UINT32_C(0x31636578) /* "xec1" */
 #define ROOT_MAGIC   UINT32_C(0x31746f72) /* "rot1": mounts of an image, made by overlay/ */
 #define BLOB_VERSION 1
+#define BLOB_ENV_MAX 4096 /* variables of a plan or an exec request */
 
 typedef uint32_t str_off; /* offset into SEC_STRINGS */
 

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `nsbox job`: the daemon's queue from the command line. What it prints of a finished job is what
+ * `nsbox run` would have printed, and so is its exit status; --json gives the daemon's own answer.
+ */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/client.h"
+#include "daemon/common/text.h"
+#include "nsbox/cli/cli.h"
+#include "nsbox/cli/pack.h"
+#include "nsbox/util.h"
+#include "policy/json_strict.h"
+
+#define SOCKET_DEFAULT "/run/nsbox/nsbox.sock"
+
+struct job_options {
+	const char *socket, *manifest, *skill, *entry, *python, *function, *params, *cwd,
+		*workspace;
+	double timeout;
+	bool json;
+};
+
+#define SETTER(field)                                                                              \
+	static int set_##field(void *ctx, const char *v)                                           \
+	{                                                                                          \
+		((struct job_options *)ctx)->field = v;                                            \
+		return 0;                                                                          \
+	}
+SETTER(socket)
+SETTER(manifest)
+SETTER(skill)
+SETTER(entry)
+SETTER(python)
+SETTER(function)
+SETTER(params)
+SETTER(cwd)
+SETTER(workspace)
+
+static int set_timeout(void *ctx, const char *v)
+{
+	char *end;
+	double s = strtod(v, &end);
+
+	if (end == v || *end || !(s > 0) || s > 31536000)
+		return cli_usage("--timeout takes seconds (a number above 0), not '%s'", v);
+	((struct job_options *)ctx)->timeout = s;
+	return 0;
+}
+
+static int set_json(void *ctx, const char *v)
+{
+	((struct job_options *)ctx)->json = true;
+	return 0;
+}
+
+#define SOCKET_ROW                                                                                 \
+	{                                                                                          \
+		"socket", 'S', "PATH",                                                             \
+			"the daemon's socket (default: $NSBOX_SOCKET, else " SOCKET_DEFAULT ")",   \
+			set_socket                                                                 \
+	}
+#define JSON_ROW                                                                                   \
+	{                                                                                          \
+		"json", 'j', NULL, "print the daemon's answer as it is", set_json                  \
+	}
+
+static const struct option_row submit_rows[] = {
+	SOCKET_ROW,
+	JSON_ROW,
+	{ "manifest", 'm', "FILE", "policy: a skill.json", set_manifest },
+	{ "skill", 's', "DIR", "send a skill directory; its skill.json is the policy", set_skill },
+	{ "entry", 'e', "ID", "entry point of the skill", set_entry },
+	{ "python", 'P', "FILE", "call a Python function of this file", set_python },
+	{ "function", 'f', "NAME", "which one (default: the last defined)", set_function },
+	{ "params", 'a', "JSON", "its keyword arguments, a JSON object", set_params },
+	{ "cwd", 'C', "DIR", "working directory inside", set_cwd },
+	{ "workspace", 'w', "ID", "whose turn in the queue it takes", set_workspace },
+	{ "timeout", 't', "SECONDS", "end it after so long", set_timeout },
+	{ NULL, 0, NULL, NULL, NULL },
+};
+
+static const struct option_row plain_rows[] = {
+	SOCKET_ROW,
+	JSON_ROW,
+	{ NULL, 0, NULL, NULL, NULL },
+};
+
+/* ------------------------------------------------------------------ asking */
+
+struct answer {
+	int status;
+	char *text;
+	size_t len;
+	struct json_object *body;
+};
+
+static void answer_done(struct answer *a)
+{
+	json_object_put(a->body);
+	free(a->text);
+	memset(a, 0, sizeof(*a));
+}
+
+static const char *member(struct json_object *o, const char *key)
+{
+	struct json_object *v = NULL;
+
+	if (!json_object_is_type(o, json_type_object) || !json_object_object_get_ex(o, key, &v))
+		return NULL;
+	return json_object_is_type(v, json_type_string) ? json_object_get_string(v) : NULL;
+}
+
+/* The daemon's own words about a refusal. */
+static int refused(const struct answer *a)
+{
+	struct json_object *e = NULL;
+	const char *pointer, *msg;
+
+	if (json_object_is_type(a->body, json_type_object))
+		json_object_object_get_ex(a->body, "error", &e);
+	pointer = member(e, "pointer");
+	msg = member(e, "message");
+	fprintf(stderr, "nsbox: %s%s%s (HTTP %d)\n", pointer ? pointer : "", pointer ? ": " : "",
+		msg ? msg : "the daemon refused the request", a->status);
+	return EXIT_NSBOX;
+}
+
+static int ask(const struct job_options *o, const char *method, const char *path,
+	       struct json_object *body, struct answer *ret)
+{
+	const struct json_limits lim = { .max_size = 1u << 30,
+					 .max_depth = JSON_DEPTH_MAX,
+					 .code = NSBOX_E_PROTOCOL };
+	const char *socket = o->socket ? o->socket : getenv("NSBOX_SOCKET");
+	size_t len = 0;
+	const char *text =
+		body ? json_object_to_json_string_length(body, JSON_C_TO_STRING_PLAIN, &len) : NULL;
+	struct nsbox_error err = { 0 };
+
+	memset(ret, 0, sizeof(*ret));
+	if (client_request(socket ? socket : SOCKET_DEFAULT, method, path, text, len, &ret->status,
+			   &ret->text, &ret->len, &err) < 0)
+		return cli_error(&err);
+	if (json_strict_parse(ret->text, ret->len, &lim, &ret->body, &err) < 0)
+		return cli_error(&err);
+	if (o->json && ret->len)
+		printf("%s\n", ret->text);
+	return ret->status >= 200 && ret->status < 300 ? 0 : refused(ret);
+}
+
+/* ------------------------------------------------------------------ the request */
+
+static void add_str(struct json_object *o, const char *key, const char *v)
+{
+	if (v)
+		json_object_object_add(o, key, json_object_new_string(v));
+}
+
+static int add_json(struct json_object *o, const char *key, const char *text, size_t len,
+		    const char *what)
+{
+	const struct json_limits lim = { .max_size = 64u << 20,
+					 .max_depth = JSON_DEPTH_MAX,
+					 .code = NSBOX_E_INVALID };
+	struct nsbox_error err = { 0 };
+	struct json_object *v;
+
+	if (json_strict_parse(text, len, &lim, &v, &err) < 0) {
+		nsbox_error_prefix(&err, "%s", what);
+		return cli_error(&err);
+	}
+	json_object_object_add(o, key, v);
+	return 0;
+}
+
+static int add_file(struct json_object *o, const char *key, const char *path, bool as_json)
+{
+	struct nsbox_error err = { 0 };
+	auto_free char *text = NULL;
+	size_t len;
+
+	if (cli_read_file(path, 64u << 20, &text, &len, &err) < 0)
+		return cli_error(&err);
+	if (as_json)
+		return add_json(o, key, text, len, path);
+	json_object_object_add(o, key, json_object_new_string_len(text, (int)len));
+	return 0;
+}
+
+static int add_skill(struct json_object *o, const struct job_options *opt)
+{
+	struct json_object *skill = json_object_new_object();
+	struct nsbox_error err = { 0 };
+	struct pack pack;
+	char *text;
+
+	json_object_object_add(o, "skill", skill);
+	if (pack_dir(opt->skill, &pack, &err) < 0)
+		return cli_error(&err);
+	text = base64_encode(pack.data, pack.len);
+	free(pack.data);
+	add_str(skill, "archive_base64", text);
+	add_str(skill, "entrypoint", opt->entry);
+	free(text);
+	return 0;
+}
+
+static int build(const struct job_options *o, char **argv, struct json_object *body)
+{
+	int r = 0;
+
+	if (!o->python && !o->skill && !*argv)
+		return cli_usage("what is to be run? See `nsbox job submit --help`");
+	if (o->python && (*argv || o->skill))
+		return cli_usage("--python takes neither a program nor --skill");
+	add_str(body, "kind", o->python ? "python-function" : o->skill ? "skill" : "command");
+	add_str(body, "workspace_id", o->workspace);
+	add_str(body, "cwd", o->cwd);
+	if (o->timeout > 0)
+		json_object_object_add(body, "timeout_seconds", json_object_new_double(o->timeout));
+	if (o->manifest)
+		r = add_file(body, "manifest", o->manifest, true);
+	if (r == 0 && o->skill)
+		r = add_skill(body, o);
+	if (r == 0 && o->python) {
+		r = add_file(body, "code", o->python, false);
+		add_str(body, "function_name", o->function);
+		if (r == 0 && o->params)
+			r = add_json(body, "params", o->params, strlen(o->params), "--params");
+	}
+	if (r == 0 && *argv) {
+		struct json_object *list = json_object_new_array();
+
+		for (; *argv; argv++)
+			json_object_array_add(list, json_object_new_string(*argv));
+		json_object_object_add(body, "argv", list);
+	}
+	return r;
+}
+
+/* ------------------------------------------------------------------ the answer */
+
+static int integer(struct json_object *o, const char *key, int otherwise)
+{
+	struct json_object *v = NULL;
+
+	if (!json_object_is_type(o, json_type_object) || !json_object_object_get_ex(o, key, &v) ||
+	    !json_object_is_type(v, json_type_int))
+		return otherwise;
+	return json_object_get_int(v);
+}
+
+/* Print a finished job's streams and value; its exit status. */
+static int show_result(struct json_object *result)
+{
+	const char *out = member(result, "stdout"), *err = member(result, "stderr");
+	const char *cause = member(result, "cause"), *msg = member(result, "msg");
+	struct json_object *data = NULL;
+	int code = integer(result, "code", 0), status = integer(result, "exit_code", EXIT_NSBOX);
+
+	if (out)
+		fputs(out, stdout);
+	if (err)
+		fputs(err, stderr);
+	if (json_object_object_get_ex(result, "data", &data) && data)
+		printf("%s\n",
+		       json_object_to_json_string_ext(
+			       data, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+	if (msg && *msg && code != 200)
+		fprintf(stderr, "nsbox: %s\n", msg);
+	if (cause && strcmp(cause, "exit") != 0)
+		fprintf(stderr, "nsbox: ended: %s\n", cause);
+	return status == 0 && code != 200 ? 1 : status;
+}
+
+static int submit(int argc, char **argv, const char *usage, bool wait)
+{
+	struct job_options o = { 0 };
+	struct json_object *body = json_object_new_object();
+	struct answer a = { 0 };
+	int r = cli_options(argc, argv, usage, submit_rows, &o);
+
+	if (r >= 0) {
+		json_object_put(body);
+		return r;
+	}
+	r = build(&o, argv + optind, body);
+	if (r == 0)
+		r = ask(&o, "POST",
+			!wait	   ? "/v1/jobs"
+			: o.python ? "/v1/execute/python-function"
+				   : "/v1/execute/command",
+			body, &a);
+	if (r == 0 && !o.json) {
+		if (wait)
+			r = show_result(a.body);
+		else
+			printf("%s\n", member(a.body, "id") ? member(a.body, "id") : "");
+	}
+	answer_done(&a);
+	json_object_put(body);
+	return r;
+}
+
+static int job_submit(int argc, char **argv)
+{
+	return submit(argc, argv, "nsbox job submit [OPTION...] [--] [PROGRAM [ARG...]]", false);
+}
+
+static int job_run(int argc, char **argv)
+{
+	return submit(argc, argv, "nsbox job run [OPTION...] [--] [PROGRAM [ARG...]]", true);
+}
+
+static int job_list(int argc, char **argv)
+{
+	struct job_options o = { 0 };
+	struct answer a = { 0 };
+	struct json_object *list = NULL;
+	int r = cli_options(argc, argv, "nsbox job list [OPTION...]", plain_rows, &o);
+
+	if (r >= 0)
+		return r;
+	r = ask(&o, "GET", "/v1/jobs", NULL, &a);
+	if (r == 0 && !o.json && json_object_object_get_ex(a.body, "jobs", &list)) {
+		for (size_t i = 0; i < json_object_array_length(list); i++) {
+			struct json_object *j = json_object_array_get_idx(list, i);
+			const char *cause = member(j, "cause");
+
+			printf("%-40s %-16s %-10s %s\n", member(j, "id"), member(j, "kind"),
+			       member(j, "state"), cause ? cause : "");
+		}
+	}
+	answer_done(&a);
+	return r;
+}
+
+/* show and cancel: one job by its id. */
+static int one(int argc, char **argv, const char *usage, const char *method)
+{
+	struct job_options o = { 0 };
+	struct answer a = { 0 };
+	struct json_object *result = NULL;
+	char path[128];
+	int r = cli_options(argc, argv, usage, plain_rows, &o);
+
+	if (r >= 0)
+		return r;
+	if (!argv[optind] || argv[optind + 1])
+		return cli_usage("one job id is needed; see `nsbox job list`");
+	if (strlen(argv[optind]) > 64 ||
+	    strcspn(argv[optind], "/?#% \t\r\n") != strlen(argv[optind]))
+		return cli_usage("'%s' is no job id", argv[optind]);
+	snprintf(path, sizeof(path), "/v1/jobs/%s", argv[optind]);
+	r = ask(&o, method, path, NULL, &a);
+	if (r == 0 && !o.json) {
+		fprintf(stderr, "state     %s\n", member(a.body, "state"));
+		if (json_object_object_get_ex(a.body, "result", &result) && result &&
+		    !strcmp(method, "GET"))
+			r = show_result(result);
+	}
+	answer_done(&a);
+	return r;
+}
+
+static int job_show(int argc, char **argv)
+{
+	return one(argc, argv, "nsbox job show [OPTION...] ID", "GET");
+}
+
+static int job_cancel(int argc, char **argv)
+{
+	return one(argc, argv, "nsbox job cancel [OPTION...] ID", "DELETE");
+}
+
+static const struct command verbs[] = {
+	{ "run", job_run, "run and wait: streams, value and exit status as from `nsbox run`" },
+	{ "submit", job_submit, "put it into the queue and print its id" },
+	{ "list", job_list, "jobs that the daemon remembers" },
+	{ "show", job_show, "state and result of a job" },
+	{ "cancel", job_cancel, "end a job" },
+	{ NULL, NULL, NULL },
+};
+
+static int usage(FILE *to)
+{
+	fprintf(to, "Usage: nsbox job VERB [OPTION...]\n\nVerbs:\n");
+	for (const struct command *v = verbs; v->name; v++)
+		fprintf(to, "  %-10s %s\n", v->name, v->summary);
+	fprintf(to, "\n  nsbox job VERB --help   options of a verb\n");
+	return to == stdout ? 0 : EXIT_USAGE;
+}
+
+int cmd_job(int argc, char **argv)
+{
+	if (argc < 2)
+		return usage(stderr);
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return usage(stdout);
+	for (const struct command *v = verbs; v->name; v++)
+		if (!strcmp(v->name, argv[1]))
+			return v->run(argc - 1, argv + 1);
+	return cli_usage("unknown verb '%s'; see `nsbox job --help`", argv[1]);
+}
