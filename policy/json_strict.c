@@ -110,7 +110,7 @@ static int scan_nomem(struct scan *sc)
 
 static int arena_put(struct scan *sc, const void *data, size_t n)
 {
-	if (sc->arena_len + n > sc->arena_cap) {
+	if (!sc->arena || sc->arena_len + n > sc->arena_cap) {
 		size_t cap = MAX(sc->arena_cap * 2, sc->arena_len + n + 256);
 		char *a = realloc(sc->arena, cap);
 
@@ -376,8 +376,8 @@ static int fail_duplicate(struct scan *sc, const struct key *k)
 static int close_object(struct scan *sc)
 {
 	struct frame *f = &sc->stack[sc->depth - 1];
-	struct key *first = sc->keys + f->first_key;
 	size_t n = sc->n_keys - f->first_key;
+	struct key *first = n ? &sc->keys[f->first_key] : NULL;
 
 	if (n > 1)
 		qsort_r(first, n, sizeof(*first), compare_keys, sc->arena);
@@ -425,7 +425,9 @@ static int scan_key(struct scan *sc)
 	r = count_node(sc);
 	if (r < 0)
 		return r;
-	r = scan_string(sc, true);
+	r = arena_put(sc, "", 0); /* an empty key has a place too */
+	if (r == 0)
+		r = scan_string(sc, true);
 	if (r < 0)
 		return r;
 	k.len = sc->arena_len - k.at;

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Any bytes as a manifest: parse, resolve, write the canonical form. Besides crashes and leaks,
+ * three promises are checked: an error has a code and one line of text; the canonical form is
+ * strict JSON again; the same input gives the same form.
+ */
+#include <json-c/json.h>
+#include <nsbox/policy.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nsbox/util.h"
+#include "policy/json_strict.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(int ok)
+{
+	if (!ok)
+		abort();
+}
+
+static void check_error(const struct nsbox_error *err)
+{
+	check(err->code > NSBOX_E_OK && err->code < NSBOX_E_CODE_MAX && err->msg[0]);
+	for (const char *p = err->msg; *p; p++)
+		check((unsigned char)*p >= 0x20 && *p != 0x7f);
+}
+
+static struct nsbox_host host(void)
+{
+	struct nsbox_host h = {
+		.machine = "x86_64",
+		.landlock_abi = 7,
+		.overlay_userns = true,
+		.proc_mountable = true,
+		.nftables = true,
+		.seccomp_filter = true,
+		.cpus = 4,
+	};
+
+	for (int i = NSBOX_LAYER_USER; i <= NSBOX_LAYER_CGROUP_NS; i++)
+		h.namespaces |= NSBOX_LAYER_BIT(i);
+	return h;
+}
+
+/* NULL where the manifest is refused. */
+static char *canonical(const struct nsbox_manifest *m, const struct nsbox_resolve_options *opt)
+{
+	struct nsbox_error err = { 0 };
+	struct nsbox_policy *p = NULL;
+	char *text = NULL;
+
+	if (nsbox_policy_resolve(m, opt, &p, &err) < 0) {
+		check_error(&err);
+		return NULL;
+	}
+	check(nsbox_policy_json(p, &text, &err) == 0);
+	nsbox_policy_free(p);
+	return text;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct json_limits limits = { .max_size = 8u << 20,
+						   .max_depth = 16,
+						   .code = NSBOX_E_INVALID };
+	const struct nsbox_host h = host();
+	struct nsbox_resolve_options opt = { .host = &h };
+	struct nsbox_manifest *m = NULL;
+	struct nsbox_error err = { 0 };
+
+	if (nsbox_manifest_parse((const char *)data, size, &m, &err) < 0) {
+		check_error(&err);
+		return 0;
+	}
+	for (int variant = 0; variant < 4; variant++) {
+		struct json_object *v = NULL;
+		auto_free char *a = NULL, *b = NULL;
+
+		opt.skill_dir = variant & 1 ? "/skills/s" : NULL;
+		opt.operator= variant & 2;
+		opt.python_function = variant & 2;
+		a = canonical(m, &opt);
+		b = canonical(m, &opt);
+		check(!a == !b);
+		if (!a)
+			continue;
+		check(!strcmp(a, b));
+		check(json_strict_parse(a, strlen(a), &limits, &v, &err) == 0);
+		json_object_put(v);
+	}
+	nsbox_manifest_free(m);
+	return 0;
+}
