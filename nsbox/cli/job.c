@@ -209,7 +209,7 @@ static int add_skill(struct json_object *o, const struct job_options *opt)
 	return 0;
 }
 
-static int build(const struct job_options *o, char **argv, struct json_object *body)
+static int build(const struct job_options *o, char **argv, bool wait, struct json_object *body)
 {
 	int r = 0;
 
@@ -217,7 +217,11 @@ static int build(const struct job_options *o, char **argv, struct json_object *b
 		return cli_usage("what is to be run? See `nsbox job submit --help`");
 	if (o->python && (*argv || o->skill))
 		return cli_usage("--python takes neither a program nor --skill");
-	add_str(body, "kind", o->python ? "python-function" : o->skill ? "skill" : "command");
+	if (!wait) /* the synchronous calls say it by their path */
+		add_str(body, "kind",
+			o->python  ? "python-function"
+			: o->skill ? "skill"
+				   : "command");
 	add_str(body, "workspace_id", o->workspace);
 	add_str(body, "cwd", o->cwd);
 	if (o->timeout > 0)
@@ -288,7 +292,7 @@ static int submit(int argc, char **argv, const char *usage, bool wait)
 		json_object_put(body);
 		return r;
 	}
-	r = build(&o, argv + optind, body);
+	r = build(&o, argv + optind, wait, body);
 	if (r == 0)
 		r = ask(&o, "POST",
 			!wait	   ? "/v1/jobs"
