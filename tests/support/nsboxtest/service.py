@@ -54,7 +54,7 @@ def peer_pid(sock):
 class Daemon:
     """A service of our own, or (socket given) one that runs already."""
 
-    def __init__(self, sock=None, env=None):
+    def __init__(self, sock=None, env=None, options=()):
         self.process = None
         self.dir = None
         if sock:
@@ -68,7 +68,7 @@ class Daemon:
         self.log_path = os.path.join(self.dir, "log")
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [paths.NSBOXD, "--socket", self.socket],
+                [paths.NSBOXD, "--socket", self.socket, *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=dict(os.environ, **(env or {})), start_new_session=True)
         self.pid = self.process.pid
