@@ -86,10 +86,19 @@ def mounts(pids):
     return found
 
 
-def cgroups(pids):
+def members(group):
+    """Processes in a control group and below it."""
+    found = set()
+    for where, _, _ in os.walk(group):
+        found.update(int(pid) for pid in read(os.path.join(where, "cgroup.procs")).split())
+    return found
+
+
+def cgroups(pids, ours):
     """Control groups below those that this process and the service are in, in every hierarchy.
 
     Elsewhere on the machine others make and remove theirs. On version 2 the place may be the root.
+    A group that holds processes, none of them ours, is in use by somebody else: runs share a place.
     """
     roots = set()
     for pid in ["self", *map(str, pids)]:
@@ -106,7 +115,11 @@ def cgroups(pids):
         for where, dirs, _ in os.walk(root):
             if root == "/sys/fs/cgroup" and "unified" in dirs:
                 dirs[:] = []  # version 1: its hierarchies are walked from their own roots
-            found.update(os.path.join(where, d) for d in dirs)
+            for name in dirs:
+                group = os.path.join(where, name)
+                inside = members(group)
+                if not inside or inside & ours:
+                    found.add(group)
     return found
 
 
@@ -180,7 +193,7 @@ class Snapshot:
         return {
             "no_processes": {"%d %s" % (k[0], v) for k, v in tree.items()},
             "no_mounts": mounts(self.service),
-            "no_cgroups": cgroups(self.service),
+            "no_cgroups": cgroups(self.service, pids),
             "no_tmp_dirs": files(self.private),
             "no_netns": netns(pids),
             "no_open_fds": fds,
