@@ -6,34 +6,24 @@
 #include "policy/internal.h"
 #include "policy/syscalls.h"
 
-static int add_filter(struct blob_builder *b, enum blob_section sec,
-		      const struct seccomp_spec *spec, struct nsbox_error *err)
-{
-	auto_free struct sock_filter *prog = NULL;
-	size_t n = 0;
-	int r = seccomp_compile(spec, &prog, &n, err);
-
-	if (r == 0)
-		blob_set(b, sec, prog, n * sizeof(*prog));
-	return r;
-}
-
 static int add_filters(const struct nsbox_policy *p, struct blob_builder *b,
 		       struct nsbox_error *err)
 {
-	const struct seccomp_spec payload = {
-		.arch = SECCOMP_ARCH_NATIVE,
-		.traits = seccomp_traits(p),
-		.extra = p->syscalls,
+	const struct seccomp_spec spec = { .arch = SECCOMP_ARCH_NATIVE, .extra = p->syscalls };
+	const unsigned traits[] = {
+		seccomp_traits(p),
+		SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_INIT,
 	};
-	const struct seccomp_spec init = {
-		.arch = SECCOMP_ARCH_NATIVE,
-		.traits = SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_INIT,
-		.extra = p->syscalls,
-	};
-	int r = add_filter(b, SEC_BPF, &payload, err);
+	struct seccomp_program prog[ARRAY_SIZE(traits)];
+	int r = seccomp_compile(&spec, traits, ARRAY_SIZE(traits), prog, err);
 
-	return r < 0 ? r : add_filter(b, SEC_BPF_INIT, &init, err);
+	if (r < 0)
+		return r;
+	blob_set(b, SEC_BPF, prog[0].insn, prog[0].n * sizeof(prog[0].insn[0]));
+	blob_set(b, SEC_BPF_INIT, prog[1].insn, prog[1].n * sizeof(prog[1].insn[0]));
+	free(prog[0].insn);
+	free(prog[1].insn);
+	return 0;
 }
 
 static void add_env(const struct nsbox_policy *p, struct blob_builder *b)

@@ -145,16 +145,21 @@ enum seccomp_arch { SECCOMP_ARCH_X86_64, SECCOMP_ARCH_ARM64 };
 #define SECCOMP_ARCH_NATIVE SECCOMP_ARCH_X86_64
 #endif
 
-/* What a filter depends on; flags of rules and groups in syscalls.h. */
+/* What a filter depends on; SC_* traits of rules and groups are in syscalls.h. */
 struct seccomp_spec {
 	enum seccomp_arch arch;
-	unsigned traits;    /* SC_* */
+	unsigned traits;
 	char *const *extra; /* names that are allowed on top, or NULL */
 };
 
-/* *ret: malloc'd struct sock_filter[*ret_n]. */
-int seccomp_compile(const struct seccomp_spec *spec, struct sock_filter **ret, size_t *ret_n,
-		    struct nsbox_error *err);
+struct seccomp_program {
+	struct sock_filter *insn; /* malloc'd */
+	size_t n;
+};
+
+/* n filters that differ in their traits alone (spec's own are not looked at). */
+int seccomp_compile(const struct seccomp_spec *spec, const unsigned *traits, size_t n,
+		    struct seccomp_program *ret, struct nsbox_error *err);
 unsigned seccomp_traits(const struct nsbox_policy *p);
 unsigned seccomp_noexec(struct sock_filter *ret, unsigned max); /* instructions written */
 bool seccomp_name_known(const char *name);

@@ -3,6 +3,9 @@
  * Filters from the tables in syscalls.c: a prologue of our own (bpf_prologue.c) for what depends on
  * arguments, then libseccomp's binary tree over the numbers.
  *
+ * The tree is most of the work and the same for all profiles; what differs between them is in the
+ * prologue. So one tree serves the payload's filter and init's.
+ *
  * Order of judgement: foreign architecture ends the process; x32 numbers do not exist; calls newer
  * than libseccomp by number; argument rules; allowed, refused, ENOSYS by number.
  *
@@ -21,7 +24,7 @@
 #include "policy/json_strict.h"
 #include "policy/syscalls.h"
 
-#define BODY_MAX       4096 /* BPF_MAXINSNS: the kernel takes no more in one program */
+#define BPF_MAXINSNS   4096 /* BPF_MAXINSNS: the kernel takes no more in one program */
 #define RULES_PER_CALL 32
 
 static const struct {
@@ -83,20 +86,15 @@ static bool in_list(char *const *list, const char *name)
 	return false;
 }
 
-static bool group_applies(const struct syscall_group *g, unsigned traits)
-{
-	return (traits & g->needs) == g->needs;
-}
-
+/* By any profile: what this one's traits lack is refused in the prologue. */
 static bool is_allowed(const struct seccomp_spec *spec, const char *name)
 {
 	if (in_list(spec->extra, name))
 		return true;
 	for (size_t g = 0; g < syscall_n_allowed; g++)
-		if (group_applies(&syscall_allowed[g], spec->traits))
-			for (const char *const *n = syscall_allowed[g].names; *n; n++)
-				if (!strcmp(*n, name))
-					return true;
+		for (const char *const *n = syscall_allowed[g].names; *n; n++)
+			if (!strcmp(*n, name))
+				return true;
 	return false;
 }
 
@@ -109,6 +107,21 @@ static void add_newer(struct bpf_code *c, const struct seccomp_spec *spec)
 
 		if (n->allowed || in_list(spec->extra, n->name))
 			bpf_return_for(c, n->nr, SECCOMP_RET_ALLOW);
+	}
+}
+
+/* Groups that the policy's traits do not reach. */
+static void refuse_groups(struct bpf_code *c, const struct seccomp_spec *spec)
+{
+	for (size_t g = 0; g < syscall_n_allowed; g++) {
+		if ((spec->traits & syscall_allowed[g].needs) == syscall_allowed[g].needs)
+			continue;
+		for (const char *const *name = syscall_allowed[g].names; *name; name++) {
+			int nr = number_of(*name, spec->arch);
+
+			if (nr >= 0 && !in_list(spec->extra, *name))
+				bpf_return_for(c, (uint32_t)nr, SECCOMP_RET_ERRNO | EPERM);
+		}
 	}
 }
 
@@ -136,6 +149,7 @@ static int make_prologue(const struct seccomp_spec *spec, struct bpf_code *c)
 	if (spec->arch == SECCOMP_ARCH_X86_64)
 		bpf_refuse_x32(c);
 	add_newer(c, spec);
+	refuse_groups(c, spec);
 	for (size_t i = 0; i < syscall_n_rules;)
 		i = add_call_rules(c, spec, i);
 	return bpf_finish(c);
@@ -158,9 +172,7 @@ static int add_call(scmp_filter_ctx ctx, const struct seccomp_spec *spec, uint32
 static int add_groups(scmp_filter_ctx ctx, const struct seccomp_spec *spec, uint32_t action,
 		      const struct syscall_group *groups, size_t n)
 {
-	for (size_t g = 0; g < n; g++) {
-		if (!group_applies(&groups[g], spec->traits))
-			continue;
+	for (size_t g = 0; g < n; g++)
 		for (const char *const *name = groups[g].names; *name; name++) {
 			int r = 0;
 
@@ -169,7 +181,6 @@ static int add_groups(scmp_filter_ctx ctx, const struct seccomp_spec *spec, uint
 			if (r < 0)
 				return r;
 		}
-	}
 	return 0;
 }
 
@@ -209,7 +220,7 @@ static int export_body(scmp_filter_ctx ctx, struct sock_filter *ret, size_t *n)
 	r = seccomp_export_bpf(ctx, fd);
 	if (r < 0)
 		return r;
-	len = pread(fd, ret, BODY_MAX * sizeof(*ret), 0);
+	len = pread(fd, ret, BPF_MAXINSNS * sizeof(*ret), 0);
 	if (len <= 0 || len % (ssize_t)sizeof(*ret))
 		return -EIO;
 	*n = (size_t)len / sizeof(*ret);
@@ -230,31 +241,44 @@ static int make_body(const struct seccomp_spec *spec, struct sock_filter *ret, s
 	return r;
 }
 
-int seccomp_compile(const struct seccomp_spec *spec, struct sock_filter **ret, size_t *ret_n,
-		    struct nsbox_error *err)
+static int join(const struct seccomp_spec *spec, const struct sock_filter *body, size_t n_body,
+		struct seccomp_program *ret)
 {
-	struct sock_filter *all = calloc(BPF_PROLOGUE_MAX + BODY_MAX, sizeof(*all));
 	auto_free struct bpf_code *prologue = calloc(1, sizeof(*prologue));
-	size_t body = 0;
-	int r = -ENOMEM;
+	int r = prologue ? make_prologue(spec, prologue) : -ENOMEM;
 
-	if (all && prologue)
-		r = make_prologue(spec, prologue);
-	if (r == 0) {
-		memcpy(all, prologue->insn, prologue->n * sizeof(*all));
-		r = make_body(spec, all + prologue->n, &body);
-	}
-	if (r == 0 && prologue->n + body > BPF_MAXINSNS)
-		r = -E2BIG;
-	if (r < 0) {
-		free(all);
-		return nsbox_fail_at(err, NSBOX_STAGE_COMPILE,
-				     r == -ENOMEM ? NSBOX_E_NOMEM : NSBOX_E_SETUP, -r,
-				     "compile the system call filter");
-	}
-	*ret = all;
-	*ret_n = prologue->n + body;
+	if (r < 0)
+		return r;
+	if (prologue->n + n_body > BPF_MAXINSNS)
+		return -E2BIG;
+	ret->insn = calloc(prologue->n + n_body, sizeof(*body));
+	if (!ret->insn)
+		return -ENOMEM;
+	memcpy(ret->insn, prologue->insn, prologue->n * sizeof(*body));
+	memcpy(ret->insn + prologue->n, body, n_body * sizeof(*body));
+	ret->n = prologue->n + n_body;
 	return 0;
+}
+
+int seccomp_compile(const struct seccomp_spec *spec, const unsigned *traits, size_t n,
+		    struct seccomp_program *ret, struct nsbox_error *err)
+{
+	auto_free struct sock_filter *body = calloc(BPF_MAXINSNS, sizeof(*body));
+	struct seccomp_spec one = *spec;
+	size_t n_body = 0;
+	int r = body ? make_body(spec, body, &n_body) : -ENOMEM;
+
+	memset(ret, 0, n * sizeof(*ret));
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		one.traits = traits[i];
+		r = join(&one, body, n_body, &ret[i]);
+	}
+	if (r == 0)
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		free(ret[i].insn);
+	return nsbox_fail_at(err, NSBOX_STAGE_COMPILE, r == -ENOMEM ? NSBOX_E_NOMEM : NSBOX_E_SETUP,
+			     -r, "compile the system call filter");
 }
 
 /* ------------------------------------------------------------------ of a policy */

@@ -46,15 +46,14 @@ static struct sock_fprog programs[KINDS];
 
 static void compile_all(void)
 {
-	for (int k = 0; k < KINDS; k++) {
-		const struct seccomp_spec spec = { SECCOMP_ARCH_NATIVE, traits[k], NULL };
-		struct nsbox_error err = { 0 };
-		size_t n = 0;
+	const struct seccomp_spec spec = { .arch = SECCOMP_ARCH_NATIVE };
+	struct seccomp_program compiled[KINDS];
+	struct nsbox_error err = { 0 };
 
-		ck_assert_msg(seccomp_compile(&spec, &programs[k].filter, &n, &err) == 0, "%s",
-			      err.msg);
-		programs[k].len = (unsigned short)n;
-	}
+	ck_assert_msg(seccomp_compile(&spec, traits, KINDS, compiled, &err) == 0, "%s", err.msg);
+	for (int k = 0; k < KINDS; k++)
+		programs[k] =
+			(struct sock_fprog){ (unsigned short)compiled[k].n, compiled[k].insn };
 }
 
 static void free_all(void)

@@ -102,25 +102,20 @@ static const struct arch foreign[] = {
 	{ "arm", AUDIT_ARCH_ARM, 0 },
 };
 
-struct program {
-	struct sock_filter *insn;
-	size_t n;
-};
-
-static struct program programs[ARRAY_SIZE(archs)][ARRAY_SIZE(kinds)];
+static struct seccomp_program programs[ARRAY_SIZE(archs)][ARRAY_SIZE(kinds)];
 
 static void compile_all(void)
 {
 	for (size_t a = 0; a < ARRAY_SIZE(archs); a++)
 		for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
-			const struct seccomp_spec spec = { (enum seccomp_arch)a, kinds[k].traits,
-							   kinds[k].extra };
+			const struct seccomp_spec spec = { .arch = (enum seccomp_arch)a,
+							   .extra = kinds[k].extra };
 			struct nsbox_error err = { 0 };
-			struct program *p = &programs[a][k];
+			struct seccomp_program *p = &programs[a][k];
 			const char *why;
 
-			ck_assert_msg(seccomp_compile(&spec, &p->insn, &p->n, &err) == 0, "%s",
-				      err.msg);
+			ck_assert_msg(seccomp_compile(&spec, &kinds[k].traits, 1, p, &err) == 0,
+				      "%s", err.msg);
 			why = bpf_sim_check(p->insn, p->n);
 			ck_assert_msg(!why, "%s %s: %s", archs[a].name, kinds[k].name, why);
 		}
