@@ -294,11 +294,9 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 {
 	struct nsbox_sandbox_options so = { .layers = nsbox_host_layers(&c->host),
 					    .files_fd = c->files };
-	struct nsbox_exec ex = { .argv = c->argv,
-				 .env = c->opt->env,
-				 .cwd = c->cwd,
-				 .wall_ms = c->wall_ms,
-				 .tty = c->relay.tty };
+	struct nsbox_exec ex = {
+		.argv = c->argv, .cwd = c->cwd, .wall_ms = c->wall_ms, .tty = c->relay.tty
+	};
 	struct nsbox_io io;
 	int r = connect_stdio(c, t, err);
 
@@ -306,6 +304,10 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 		r = nsbox_sandbox_new(c->plan, c->root, &so, &c->sb, err);
 	if (r < 0)
 		return r;
+	c->env = run_env(c->policy, c->opt->env);
+	if (!c->env)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make the environment");
+	ex.env = (const char *const *)c->env;
 	c->relay.sb = c->sb;
 	io = (struct nsbox_io){ t->in, t->out, t->err, c->request, t->result };
 	return nsbox_sandbox_exec(c->sb, &ex, &io, NULL, err);
@@ -421,6 +423,7 @@ static void done(struct run *c)
 	json_object_put(c->params);
 	json_object_put(c->outputs);
 	free(c->code);
+	run_env_free(c->env);
 	close_fd(&c->files);
 	close_fd(&c->request);
 	nsbox_root_free(c->root);

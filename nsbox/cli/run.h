@@ -32,6 +32,10 @@ struct run_options {
 /* -1: go on; else an exit status. */
 int run_parse(int argc, char **argv, struct run_options *ret);
 
+/* "NAME=value" of `set` and of the variables that the policy passes on; NULL without memory. */
+char **run_env(const struct nsbox_policy *policy, const char *const *set);
+void run_env_free(char **env);
+
 /* ------------------------------------------------------------------ relay */
 
 struct relay_buffer { /* what is kept of a stream, up to max */
@@ -71,6 +75,7 @@ struct run {
 	char skill_dir[128]; /* inside, "" without a skill */
 	const char *cwd;     /* inside; NULL: the plan's */
 	const char *const *argv;
+	char **env;
 	uint64_t wall_ms;
 	int files;   /* memfd with the file stream, or -1 */
 	int request; /* of the Python runner, or -1 */
