@@ -92,6 +92,9 @@ static int put_entrypoint(const struct nsbox_manifest *m, struct nsbox_error *er
 	if (r < 0)
 		return r;
 	reply.timeout_ms = e.timeout_ms;
+	if (e.no_stdin && (request.flags & COMPILE_STDIN))
+		return nsbox_fail(err, NSBOX_E_INVALID, 0,
+				  "/stdin: entry point '%s' reads no standard input", e.id);
 	if (e.cwd && strlen(e.cwd) >= sizeof(reply.cwd))
 		return nsbox_fail(err, NSBOX_E_LIMIT, 0,
 				  "the directory of entry point '%s' is too long", e.id);

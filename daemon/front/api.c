@@ -44,8 +44,8 @@ static void reply_full(struct front *f, struct http_request *rq)
 	struct json_object *o = json_object_new_object();
 	struct nsbox_error e = { 0 };
 
-	nsbox_fail(&e, NSBOX_E_LIMIT, 0, "the queue is full: %zu jobs wait",
-		   queue_length(f->queue));
+	nsbox_fail(&e, NSBOX_E_LIMIT, 0, "the queue is full: %zu jobs wait, of %llu MB in all",
+		   queue_length(f->queue), (unsigned long long)(f->asked_bytes >> 20));
 	json_put(o, "error", json_error_new(&e));
 	reply_object(rq, 429, o, headers);
 }
@@ -96,7 +96,7 @@ static struct job *submit(struct front *f, struct http_request *rq, uint32_t kin
 		return NULL;
 	}
 	if (r == 0)
-		r = front_submit(f, spec, &j, &err);
+		r = front_submit(f, spec, len, &j, &err);
 	if (r == 0)
 		return j;
 	if (r == -EAGAIN)

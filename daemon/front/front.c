@@ -25,6 +25,7 @@
 
 #define KEEP_JOBS	1000
 #define KEEP_BYTES	(UINT64_C(128) << 20)
+#define ASKED_BYTES	(UINT64_C(512) << 20) /* a full queue of small jobs stays below */
 #define LAST_REPLIES_US 300000
 #define OVERFLOW_ID	65534
 
@@ -91,11 +92,17 @@ static void start_waiting(void *ctx)
 	trim(f);
 }
 
-int front_submit(struct front *f, struct job_spec *spec, struct job **ret, struct nsbox_error *err)
+int front_submit(struct front *f, struct job_spec *spec, size_t size, struct job **ret,
+		 struct nsbox_error *err)
 {
 	struct job *j;
-	int r = job_new(&f->services, ++f->numbers, spec, &j, err);
+	int r;
 
+	if (f->asked_bytes + size > ASKED_BYTES) {
+		job_spec_free(spec);
+		return -EAGAIN;
+	}
+	r = job_new(&f->services, ++f->numbers, spec, &j, err);
 	if (r < 0)
 		return r;
 	r = queue_push(f->queue, j->workspace, &j->wait, j);
@@ -103,6 +110,8 @@ int front_submit(struct front *f, struct job_spec *spec, struct job **ret, struc
 		job_unref(j);
 		return r == -EAGAIN ? r : nsbox_fail(err, NSBOX_E_NOMEM, -r, "queue a job");
 	}
+	j->asked_bytes = size;
+	f->asked_bytes += size;
 	list_add(f, j);
 	loop_timer_set(f->loop, &f->turn, 0);
 	*ret = j;
@@ -117,6 +126,7 @@ static void on_finished(void *ctx, struct job *j)
 		queue_remove(f->queue, &j->wait); /* cancelled while it waited */
 	else
 		f->running--;
+	f->asked_bytes -= j->asked_bytes;
 	f->kept_bytes += j->reply_len;
 	loop_timer_set(f->loop, &f->turn, 0);
 }

@@ -26,7 +26,8 @@ struct front {
 	uint64_t numbers, runners, running;
 	struct job *first, *last_job; /* all that are known, oldest first */
 	uint64_t kept_jobs, kept_bytes;
-	uid_t owner; /* whom the service belongs to: the supervisor's user */
+	uint64_t asked_bytes; /* of the requests of all jobs that wait or run */
+	uid_t owner;	      /* whom the service belongs to: the supervisor's user */
 	bool closing;
 	int status; /* of the process */
 };
@@ -34,8 +35,12 @@ struct front {
 /* Takes both descriptors. Returns the exit status of the process. */
 int front_main(const struct front_options *opt, int listen_fd, int spawn_fd);
 
-/* 0, or -EAGAIN where the queue is full. Takes the spec; *ret is borrowed from the front's list. */
-int front_submit(struct front *f, struct job_spec *spec, struct job **ret, struct nsbox_error *err);
+/*
+ * 0, or -EAGAIN where the queue is full. Takes the spec, which came of `size` bytes; *ret is
+ * borrowed from the front's list.
+ */
+int front_submit(struct front *f, struct job_spec *spec, size_t size, struct job **ret,
+		 struct nsbox_error *err);
 struct job *front_find(struct front *f, const char *id);
 
 /* api.c */

@@ -423,6 +423,8 @@ static void compile(struct job *j)
 		q.flags |= COMPILE_PYTHON;
 	else if (!j->spec->argv)
 		q.flags |= COMPILE_ENTRYPOINT;
+	if (j->spec->stdin_data.data)
+		q.flags |= COMPILE_STDIN;
 	if (j->spec->operator)
 		q.flags |= COMPILE_OPERATOR;
 	strcpy(q.skill_dir, j->staged.skill_dir);

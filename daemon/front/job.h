@@ -43,6 +43,7 @@ struct job {
 	char id[40];
 	enum job_phase phase;
 	struct job_spec *spec; /* NULL once finished */
+	uint64_t asked_bytes;  /* of the request */
 	uint32_t kind;
 	char *workspace, *trace_id;
 	struct queue_entry wait;

@@ -168,7 +168,7 @@ static int place_skill(struct stage *s, const struct part *p, size_t *ret_strip,
 
 	if (strlen(name) > 100)
 		return nsbox_fail(err, NSBOX_E_INVALID, ENAMETOOLONG, "the skill's directory");
-	snprintf(s->out.skill_dir, sizeof(s->out.skill_dir), "/skills/%s", name);
+	snprintf(s->out.skill_dir, sizeof(s->out.skill_dir), "/skills/%.100s", name);
 	*ret_strip = nested ? strlen(p->top) + 1 : 0;
 	return take_manifest(s, p, err);
 }

@@ -277,11 +277,15 @@ static void describe(const struct member *m, char *buf, size_t size)
 		snprintf(buf, size, "%s exited with status %d", m->name, WEXITSTATUS(m->status));
 }
 
-/* Did the first pair give up by itself? */
+/* Did it end by itself, and soon? Asked before the rest of the pair is ended. */
 static bool gave_up(const struct supervisor *s, uint64_t lasted_us)
 {
-	return lasted_us < SETTLED_US && !WIFSIGNALED(s->front.status) &&
-	       !WIFSIGNALED(s->spawn.status);
+	const struct member *all[] = { &s->front, &s->spawn };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (all[i]->pid == 0 && WIFSIGNALED(all[i]->status))
+			return false;
+	return lasted_us < SETTLED_US;
 }
 
 static int run(struct supervisor *s, struct nsbox_error *err)
@@ -291,10 +295,11 @@ static int run(struct supervisor *s, struct nsbox_error *err)
 
 	for (bool first = true;; first = false) {
 		uint64_t began = monotonic_us();
-		bool told;
+		bool told, by_itself;
 		int r = start_pair(s, err);
 
 		told = r == 0 && wait_for(s, 0, true);
+		by_itself = gave_up(s, monotonic_us() - began);
 		end_pair(s);
 		if (r < 0)
 			return r;
@@ -302,7 +307,7 @@ static int run(struct supervisor *s, struct nsbox_error *err)
 			return 0;
 		describe(&s->spawn, why[0], sizeof(why[0]));
 		describe(&s->front, why[1], sizeof(why[1]));
-		if (first && gave_up(s, monotonic_us() - began))
+		if (first && by_itself)
 			return nsbox_fail(err, NSBOX_E_SETUP, 0,
 					  "the service did not start: %s, %s", why[0], why[1]);
 		pause = monotonic_us() - began > SETTLED_US ? PAUSE_MIN_MS

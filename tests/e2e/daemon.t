@@ -480,7 +480,33 @@ def test_processes(t):
          "the front has no capability")
     if os.getuid() == 0:
         t.ok("Uid:\t0\t" not in front, "the front is not root")
-    t.equal(len(leftovers.descendants(daemon.pid)), 2, "no worker and no sandbox is left")
+    t.ok(tap.wait_until(lambda: len(leftovers.descendants(daemon.pid)) == 2, 10),
+         "no worker and no sandbox is left", str(leftovers.descendants(daemon.pid)))
+
+
+def start(*options):
+    """A service that should not come up: exit status and what it says."""
+    done = subprocess.run([paths.NSBOXD, *options], capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr
+
+
+def test_start(t):
+    status, said = start("--socket", daemon.socket)
+    t.ok(status == 1 and "a service listens on" in said, "a socket in use is refused", said)
+    t.equal(daemon.ask("GET", "/healthz")[0], 200, "and stays the other's")
+    with service.Daemon() as other:
+        t.equal(other.ask("GET", "/healthz")[0], 200, "another socket is not")
+    free = os.path.join(daemon.dir, "free.sock")
+    status, said = start("--socket", free, "--user", "no-such-user-xyz")
+    t.ok(status == 1 and "useradd" in said, "a user that is not there: the remedy is named", said)
+    status, said = start("--socket", free, "--libexec", daemon.dir)
+    t.ok(status == 1 and "did not start" in said, "without nsbox-spawn it does not start", said)
+    t.ok(not os.path.exists(free), "and leaves no socket")
+    for wrong in (["--no-such-option"], ["--runners", "0"], ["--queue", "x"], ["--libexec", "rel"], ["word"]):
+        t.equal(start("--socket", free, *wrong)[0], 2, "usage: %s" % " ".join(wrong))
+    done = subprocess.run([os.path.join(os.path.dirname(paths.NSBOXD), "nsbox-spawn")], capture_output=True,
+                          text=True, stdin=subprocess.DEVNULL, check=False)
+    t.ok(done.returncode == 2 and "by nsboxd" in done.stderr, "nsbox-spawn is not started by hand", done.stderr)
 
 
 def main():
@@ -489,7 +515,7 @@ def main():
     with service.Daemon() as daemon:
         function(GOOD["code"])
         status = tap.run([test_golden, test_report, test_commands, test_files, test_skill, test_bad_input, test_http,
-                          test_jobs, test_cancel, test_closed_connection, test_queue, test_peers, test_processes])
+                          test_jobs, test_cancel, test_closed_connection, test_queue, test_peers, test_processes, test_start])
         if status:
             sys.stderr.write(daemon.log())
     return status
