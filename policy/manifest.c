@@ -79,12 +79,26 @@ static int take_version_number(struct json_reader *r, struct json_object *v,
 /* ------------------------------------------------------------------ entrypoints */
 
 static const char *const stdin_modes[] = { "none", "text", "stream", NULL };
+enum { STDIN_NONE };
+
+/* A path inside, resolved by whoever starts the program: here only that it stays below its base. */
+static int take_path(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		     void *dst)
+{
+	int ret = json_take_string(r, v, f, dst);
+	const char *p = ret == 0 ? *(char **)(void *)((char *)dst + f->offset) : "";
+
+	for (; *p; p += strcspn(p, "/"), p += *p == '/')
+		if (p[0] == '.' && p[1] == '.' && (!p[2] || p[2] == '/'))
+			return json_fail(r, "must not contain \"..\"");
+	return ret;
+}
 
 /* clang-format off */
 static const struct json_field entrypoint_fields[] = {
 	{ "command", json_take_strings, offsetof(struct manifest_entrypoint, command), .min = 1,
 	  .required = true, .help = "argument vector; no shell" },
-	{ "cwd", json_take_string, offsetof(struct manifest_entrypoint, cwd), .min = 1,
+	{ "cwd", take_path, offsetof(struct manifest_entrypoint, cwd), .min = 1,
 	  .help = "working directory, default the skill's directory" },
 	{ "stdin", json_take_choice, offsetof(struct manifest_entrypoint, stdin_mode),
 	  .choices = stdin_modes, .help = "what it reads on standard input" },
@@ -117,6 +131,7 @@ static int take_entrypoints(struct json_reader *r, struct json_object *v,
 		e->id = strdup(id);
 		if (!e->id)
 			return json_nomem(r);
+		e->stdin_mode = UNSET;
 		m->n_entrypoints++;
 		ret = json_read_object(r, body, LIST(entrypoint_fields), false, e);
 		if (ret < 0)
@@ -654,6 +669,7 @@ int nsbox_manifest_entrypoint(const struct nsbox_manifest *m, const char *id,
 		.command = (const char *const *)e->command,
 		.cwd = e->cwd,
 		.timeout_ms = e->timeout_ms,
+		.no_stdin = e->stdin_mode == STDIN_NONE,
 	};
 	return 0;
 }

@@ -130,6 +130,7 @@ static int choose_entry(struct run *c, struct nsbox_error *err)
 		c->cwd = e.cwd;
 	if (e.timeout_ms)
 		c->wall_ms = e.timeout_ms;
+	c->no_stdin = e.no_stdin;
 	return 0;
 }
 
@@ -241,7 +242,7 @@ static int connect_stdio(struct run *c, struct theirs *t, struct nsbox_error *er
 
 	if (r->tty)
 		return 0;
-	if (c->opt->python || closed) {
+	if (c->opt->python || c->no_stdin || closed) {
 		r->from = -1;
 	} else if (plain_input()) {
 		r->from = -1;
@@ -326,7 +327,7 @@ static int run_it(struct run *c, struct nsbox_error *err)
 				   .from = STDIN_FILENO,
 				   .to_out = STDOUT_FILENO,
 				   .to_err = STDERR_FILENO };
-	c->relay.tty = c->opt->tty > 0 || (c->opt->tty < 0 && !c->opt->python &&
+	c->relay.tty = c->opt->tty > 0 || (c->opt->tty < 0 && !c->opt->python && !c->no_stdin &&
 					   isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
 	set_limits(c);
 	r = start(c, &t, err);

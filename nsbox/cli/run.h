@@ -76,6 +76,7 @@ struct run {
 	const char *cwd;     /* inside; NULL: the plan's */
 	const char *const *argv;
 	char **env;
+	bool no_stdin; /* the entry point reads none */
 	uint64_t wall_ms;
 	int files;   /* memfd with the file stream, or -1 */
 	int request; /* of the Python runner, or -1 */

@@ -126,6 +126,7 @@ START_TEST(entrypoints_by_name)
 	ck_assert_uint_eq(e.timeout_ms, 60000);
 	ck_assert_int_eq(nsbox_manifest_entrypoint(m, "other", &e, &err), 0);
 	ck_assert_ptr_null(e.cwd);
+	ck_assert(!e.no_stdin);
 	ck_assert_int_lt(nsbox_manifest_entrypoint(m, "mian", &e, &err), 0);
 	ck_assert_int_eq(err.code, NSBOX_E_INVALID);
 	ck_assert_str_eq(err.msg, "no entrypoint 'mian'; the manifest has: main, other");
@@ -136,12 +137,14 @@ END_TEST
 START_TEST(the_only_entrypoint)
 {
 	struct nsbox_manifest *m =
-		parse("{\"manifestVersion\":1,\"entrypoints\":{\"go\":{\"command\":[\"a\"]}}}");
+		parse("{\"manifestVersion\":1,\"entrypoints\":{\"go\":{\"command\":"
+		      "[\"a\"],\"stdin\":\"none\",\"cwd\":\"..a/b..\"}}}");
 	struct nsbox_error err = { 0 };
 	struct nsbox_entrypoint e;
 
 	ck_assert_int_eq(nsbox_manifest_entrypoint(m, NULL, &e, &err), 0);
 	ck_assert_str_eq(e.id, "go");
+	ck_assert(e.no_stdin);
 	nsbox_manifest_free(m);
 	m = parse("{\"manifestVersion\":1}");
 	ck_assert_int_lt(nsbox_manifest_entrypoint(m, NULL, &e, &err), 0);
@@ -196,6 +199,8 @@ static const struct {
 	  "/entrypoints/a b: is not a name: lower-case letters, digits, '-', '_'" },
 	{ "\"entrypoints\":{\"main\":{\"command\":[\"a\"],\"timeout\":60}}",
 	  "/entrypoints/main/timeout: expected a time like \"30s\", found a number" },
+	{ "\"entrypoints\":{\"main\":{\"command\":[\"a\"],\"cwd\":\"a/../b\"}}",
+	  "/entrypoints/main/cwd: must not contain \"..\"" },
 	{ "\"entrypoints\":[]", "/entrypoints: expected an object, found an array" },
 	{ "\"resources\":{\"memory\":\"512MB\"}",
 	  "/resources/memory: \"512MB\" has no unit of bytes: Ki, Mi, Gi, Ti, or k, M, G, T" },

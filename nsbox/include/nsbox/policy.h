@@ -9,6 +9,7 @@
 #include <nsbox/error.h>
 #include <nsbox/host.h>
 #include <nsbox/plan.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,7 @@ struct nsbox_entrypoint {
 	const char *const *command; /* NULL-terminated */
 	const char *cwd;	    /* NULL: the skill directory */
 	uint64_t timeout_ms;	    /* 0: the policy's */
+	bool no_stdin;		    /* stdin "none": it gets /dev/null, whatever the caller has */
 };
 /* id NULL: "main", or the only one. NSBOX_E_INVALID names those there are. */
 int nsbox_manifest_entrypoint(const struct nsbox_manifest *m, const char *id,
