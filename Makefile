@@ -56,7 +56,7 @@ LIBS_CHECK  := $(shell $(PC) --libs check 2>/dev/null)
 # The library: nsbox/ and overlay/ need only libc, libcap and libmnl; policy/ brings JSON,
 # libseccomp, libnftnl and SHA-256. nsbox-spawn links $(LIB_A) with LIBS_CORE alone, so that the
 # linker itself keeps JSON out of it.
-LIB_SRC     := $(wildcard nsbox/*.c) $(wildcard overlay/*.c) $(wildcard policy/*.c)
+LIB_SRC     := $(wildcard nsbox/*.c) $(wildcard overlay/*.c) $(wildcard policy/*.c) $(wildcard policy/skill/*.c)
 CLI_SRC     := $(wildcard nsbox/cli/*.c)
 COMMON_SRC  := $(wildcard daemon/common/*.c)
 FRONT_SRC   := $(wildcard daemon/front/*.c)
@@ -169,14 +169,15 @@ quickstart: ## install what is missing, build, run a first function and a first 
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tests/support/quickstart
 
-# Sanitizer builds: unit and kernel tests, and the cases once through each interface.
+# Sanitizer builds: all but what counts leftovers (a thousand slow runs) and what installs.
 asan ubsan: ## the tests under AddressSanitizer, UndefinedBehaviorSanitizer
 	$(Q)tests/support/install-packages build test
 	$(Q)$(MAKE) --no-print-directory VARIANT=$@ check-sanitized
 
 check-sanitized: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
-	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(KERNEL) tests/e2e/inside.t)
+	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS) $(KERNEL) \
+		$(filter-out %/leaks.t %/library.t,$(E2E)))
 
 # Each target runs for a while on its corpus; what it finds on the way stays in build/corpus.
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -209,7 +210,7 @@ coverage-here: all tests
 
 LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC)
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/fuzz/*.c tests/support/*.c)
-LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h overlay/*.h overlay/*/*.h daemon/*/*.h tests/*/*.h)
+LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h tests/*/*.h)
 LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
 MAN       := $(wildcard docs/*.[1-8])
 

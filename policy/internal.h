@@ -35,6 +35,14 @@ struct manifest_output {
 	uint32_t max_files;
 };
 
+struct manifest_test {
+	char *name, *entrypoint, *input;
+	char **args;
+	uint32_t exit;
+	char *stdout_matches, *stderr_matches; /* NULL: not looked at */
+	char **outputs;
+};
+
 struct manifest_resources {
 	uint64_t cpu_milli, memory, disk, file_size, stdout_max, stderr_max, result_max;
 	uint32_t pids, open_files;
@@ -76,7 +84,17 @@ struct nsbox_manifest {
 	uint32_t require[NSBOX_LAYER_MAX];
 	uint32_t min_tier; /* enum nsbox_tier, UNSET */
 	char **platforms;
+	struct manifest_test *tests;
+	size_t n_tests;
 };
+
+struct json_reader;
+struct json_object;
+struct json_field;
+/* manifest_tests.c */
+int manifest_take_tests(struct json_reader *, struct json_object *, const struct json_field *,
+			void *);
+void manifest_free_tests(struct nsbox_manifest *m);
 
 /* ------------------------------------------------------------------ profiles */
 

@@ -529,7 +529,7 @@ static const struct json_field manifest_fields[] = {
 	{ "minTier",         take_min_tier, AT(min_tier), .choices = tiers },
 	{ "audit",           .absent = LATER },
 	{ "mcp",             .absent = LATER },
-	{ "tests",           .absent = LATER },
+	{ "tests",           manifest_take_tests },
 };
 /* clang-format on */
 
@@ -614,6 +614,7 @@ void nsbox_manifest_free(struct nsbox_manifest *m)
 		free(m->env_set[i].value);
 	}
 	free_lists(m);
+	manifest_free_tests(m);
 	free(m->entrypoints);
 	free(m->outputs);
 	free(m->env_set);

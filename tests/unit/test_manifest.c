@@ -41,6 +41,9 @@ static const char whole[] =
 	"256,\"fileSize\":\"10Mi\",\"stdout\":\"64Ki\",\"stderr\":65536,\"result\":\"1Mi\"},"
 	"\"timeouts\":{\"wall\":\"90s\",\"cpu\":\"10s\",\"grace\":\"500ms\"},"
 	"\"require\":{\"landlockFs\":\"require\"},\"minTier\":\"cgroup\","
+	"\"tests\":[{\"name\":\"t\",\"entrypoint\":\"other\",\"args\":[\"-v\"],\"stdin\":\"in\","
+	"\"expect\":{\"exit\":3,\"stdoutMatches\":\"^a$\",\"stderrMatches\":\"b\","
+	"\"outputs\":[\"out/x\"]}}],"
 	"\"x-vendor\":{\"anything\":[1]},\"_meta\":{\"com.example\":1}}";
 
 START_TEST(every_field_is_read)
@@ -53,6 +56,15 @@ START_TEST(every_field_is_read)
 	ck_assert_uint_eq(m->profile, PROFILE_STRICT);
 	ck_assert_str_eq(m->platforms[0], "linux/amd64");
 	ck_assert_uint_eq(m->n_entrypoints, 2);
+	ck_assert_uint_eq(m->n_tests, 1);
+	ck_assert_str_eq(m->tests[0].name, "t");
+	ck_assert_str_eq(m->tests[0].entrypoint, "other");
+	ck_assert_str_eq(m->tests[0].args[0], "-v");
+	ck_assert_str_eq(m->tests[0].input, "in");
+	ck_assert_uint_eq(m->tests[0].exit, 3);
+	ck_assert_str_eq(m->tests[0].stdout_matches, "^a$");
+	ck_assert_str_eq(m->tests[0].stderr_matches, "b");
+	ck_assert_str_eq(m->tests[0].outputs[0], "out/x");
 	ck_assert_str_eq(m->executable[0], "tool.sh");
 	ck_assert_str_eq(m->fs.mask[0], ".env");
 	ck_assert_uint_eq(m->fs.skill, SKILL_OVERLAY);
@@ -179,7 +191,10 @@ static const struct {
 	{ "\"determinism\":{}", "/determinism: " LATER },
 	{ "\"audit\":{}", "/audit: " LATER },
 	{ "\"mcp\":{}", "/mcp: " LATER },
-	{ "\"tests\":[]", "/tests: " LATER },
+	{ "\"tests\":{}", "/tests: expected an array, found an object" },
+	{ "\"tests\":[{}]", "/tests/0/expect: is required" },
+	{ "\"tests\":[{\"expect\":{\"exit\":256}}]", "/tests/0/expect/exit: must be at most 255" },
+	{ "\"tests\":[{\"expect\":{\"stdout\":\"x\"}}]", "/tests/0/expect/stdout: unknown key" },
 	{ "\"files\":{\"digests\":{}}", "/files/digests: " LATER },
 	{ "\"network\":{\"mode\":\"open\"}", "/network/mode: network.mode \"open\": " EGRESS },
 	{ "\"network\":{\"mode\":\"allowlist\"}",
