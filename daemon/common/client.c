@@ -82,7 +82,7 @@ static int read_answer(int fd, struct answer *a, struct nsbox_error *err)
 		ssize_t n;
 
 		if (a->cap - a->len < 65536) {
-			size_t cap = a->cap ? a->cap * 2 : 256 * 1024;
+			size_t cap = a->cap ? a->cap * 2 : (size_t)256 * 1024;
 			char *p = cap <= ANSWER_MAX ? realloc(a->data, cap) : NULL;
 
 			if (!p)
@@ -114,15 +114,25 @@ static long long content_length(const char *head, const char *end)
 	return -1;
 }
 
+/* "HTTP/1.1 200 ..." -> 200; 0 where it is something else. */
+static int status_of(const char *text)
+{
+	if (strncmp(text, "HTTP/1.", 7) != 0 || !text[7] || text[8] != ' ')
+		return 0;
+	return (int)strtol(text + 9, NULL, 10);
+}
+
 static int parse(struct answer *a, int *ret_status, size_t *ret_at, struct nsbox_error *err)
 {
 	char *end = a->len ? strstr(a->data, "\r\n\r\n") : NULL;
+	int status = end ? status_of(a->data) : 0;
 	long long want;
 
-	if (!end || sscanf(a->data, "HTTP/1.%*1[01] %3d", ret_status) != 1)
+	if (status < 100 || status > 999)
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, 0,
 				  a->len ? "the service's answer is not HTTP"
 					 : "the service closed the connection without an answer");
+	*ret_status = status;
 	*ret_at = (size_t)(end + 4 - a->data);
 	want = content_length(a->data, end + 2);
 	if (want >= 0 && (unsigned long long)want != a->len - *ret_at)
@@ -146,7 +156,7 @@ int client_request(const char *socket_path, const char *method, const char *path
 		r = read_answer(fd, &a, err);
 	if (r == 0)
 		r = parse(&a, ret_status, &at, err);
-	if (r < 0) {
+	if (r < 0 || !a.data) {
 		free(a.data);
 		return r;
 	}

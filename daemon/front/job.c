@@ -216,7 +216,7 @@ static int read_rules(struct job *j, int plan_fd, struct nsbox_error *err)
 	j->rules = r == 0 && n ? calloc(n, sizeof(*j->rules)) : NULL;
 	if (r == 0 && n && !j->rules)
 		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read outputs");
-	for (size_t i = 0; i < n && r == 0; i++) {
+	for (size_t i = 0; j->rules && i < n; i++) {
 		const char *glob = blob_get_str(&b, rule[i].glob);
 
 		if (strlen(glob) >= sizeof(j->rules[i].glob)) {

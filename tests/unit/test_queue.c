@@ -2,7 +2,7 @@
 /* The front's queue: order within a workspace, turns between them, bounds. */
 #include <check.h>
 
-#include "daemon/front/queue.c"
+#include "daemon/front/queue.c" /* NOLINT(bugprone-suspicious-include): not in a library */
 
 static struct queue *q;
 static struct queue_entry entry[64];
