@@ -63,7 +63,7 @@ static void sort(int *v, unsigned n)
 		}
 }
 
-void child_close_others(int from, const int *keep, unsigned n)
+int child_close_others(int from, const int *keep, unsigned n)
 {
 	int v[16];
 	unsigned count = 0;
@@ -73,37 +73,60 @@ void child_close_others(int from, const int *keep, unsigned n)
 			v[count++] = keep[i];
 	sort(v, count);
 	for (unsigned i = 0; i < count; i++) {
-		if (v[i] > from)
-			close_range((unsigned)from, (unsigned)v[i] - 1, 0);
+		if (v[i] > from && close_range((unsigned)from, (unsigned)v[i] - 1, 0) < 0)
+			return -errno;
 		from = v[i] + 1;
 	}
-	close_range((unsigned)from, ~0U, 0);
+	return close_range((unsigned)from, ~0U, 0) < 0 ? -errno : 0;
+}
+
+/* 0-2 become /dev/null of the host, which no one can do harm with. */
+static int null_stdio(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	for (int i = 0; i < 3; i++)
+		if (dup2(fd, i) < 0)
+			return -errno;
+	if (fd > 2)
+		close(fd);
+	return 0;
+}
+
+static int default_signals(void)
+{
+	struct sigaction dfl = { .sa_handler = SIG_DFL };
+	sigset_t none;
+
+	/* EINVAL: KILL and STOP, and the two that libc keeps to itself. */
+	for (int sig = 1; sig < NSIG; sig++)
+		if (sigaction(sig, &dfl, NULL) < 0 && errno != EINVAL)
+			return -errno;
+	sigemptyset(&none);
+	return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
 
 /* Nothing of the owner's stays: not its terminal, its files, its handlers, its session. */
 static int detach_from_owner(struct child *c, struct nsbox_error *err)
 {
 	const int keep[] = { c->control, c->files_fd };
-	struct sigaction dfl = { .sa_handler = SIG_DFL };
-	sigset_t none;
-	int fd;
+	int r = child_close_others(3, keep, ARRAY_SIZE(keep)); /* what could leak goes first */
 
-	/* The owner's descriptors first: they are what could leak. 0-2 become /dev/null of the
-	 * host, which no one can do harm with. */
-	child_close_others(3, keep, ARRAY_SIZE(keep));
-	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return nsbox_fail_at(err, NSBOX_STAGE_CLONE, NSBOX_E_SETUP, errno,
-				     "open /dev/null");
-	for (int i = 0; i < 3; i++)
-		dup2(fd, i);
-	if (fd > 2)
-		close(fd);
-	for (int sig = 1; sig < NSIG; sig++)
-		sigaction(sig, &dfl, NULL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	setsid();
+	if (r < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_CLONE, NSBOX_E_SETUP, r,
+				     "close the owner's descriptors");
+	r = null_stdio();
+	if (r < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_CLONE, NSBOX_E_SETUP, r,
+				     "replace descriptors 0 to 2");
+	r = default_signals();
+	if (r == 0 && setsid() < 0)
+		r = -errno;
+	if (r < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_CLONE, NSBOX_E_SETUP, r,
+				     "leave the owner's signals and session");
 	umask(0);
 	return 0;
 }
@@ -219,6 +242,26 @@ static int take_ids(struct child *c, struct nsbox_error *err)
 	return 0;
 }
 
+/*
+ * Every layer that was asked for is in place by now, or noted as missing: a plan that asks for one
+ * and holds nothing to make it of (no packet filter, no Landlock rights, no /proc) must not pass
+ * for a plan that has it. What the owner and the payload add themselves is left to them.
+ */
+static int account(struct child *c, struct nsbox_error *err)
+{
+	const uint32_t later = NSBOX_LAYER_BIT(NSBOX_LAYER_SECCOMP) |
+			       NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP) |
+			       NSBOX_LAYER_BIT(NSBOX_LAYER_WITNESS);
+	uint32_t open = c->want & ~(c->enforced | c->not_enforced | later);
+	int r = 0;
+
+	for (int i = 0; r == 0 && i < NSBOX_LAYER_MAX; i++)
+		if (open & NSBOX_LAYER_BIT(i))
+			r = layer_missing(c, i, NSBOX_STAGE_READY, 0,
+					  "the plan has nothing to make a layer of", err);
+	return r;
+}
+
 static int set_up(struct child *c, struct nsbox_error *err)
 {
 	int r = detach_from_owner(c, err);
@@ -235,7 +278,7 @@ static int set_up(struct child *c, struct nsbox_error *err)
 		if (r < 0 && err->stage == NSBOX_STAGE_NONE)
 			err->stage = stages[i].stage;
 	}
-	return r;
+	return r < 0 ? r : account(c, err);
 }
 
 _Noreturn void child_main(struct child *c)

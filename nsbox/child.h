@@ -80,7 +80,7 @@ int child_helper(struct child *c, bool filter,
 		 int (*fn)(struct child *, void *, struct nsbox_error *), void *arg,
 		 struct nsbox_error *err);
 /* Close all descriptors from `from` on but those of the list (-1 entries are ignored). */
-void child_close_others(int from, const int *keep, unsigned n);
+int child_close_others(int from, const int *keep, unsigned n);
 
 /* witness.c */
 int witness_run(const struct child *c, struct ctl_report *rep, struct nsbox_error *err);

@@ -125,7 +125,10 @@ static int stdio(struct payload_fds *fds, struct nsbox_error *err)
 	keep[0] = fds->channel;
 	keep[1] = fds->request >= 0 ? 3 : -1;
 	keep[2] = fds->result >= 0 ? 4 : -1;
-	child_close_others(3, keep, 3);
+	r = child_close_others(3, keep, 3);
+	if (r < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_STDIO, NSBOX_E_SETUP, r,
+				     "close all other descriptors");
 	return 0;
 }
 
@@ -160,16 +163,16 @@ static int terminal(struct payload_fds *fds, const struct exec_fixed *x, struct 
 
 /* ------------------------------------------------------------------ limits */
 
-static void limit(int resource, uint64_t soft, uint64_t hard)
+static int limit(int resource, uint64_t soft, uint64_t hard)
 {
 	struct rlimit now, want;
 
 	/* Never above what we have: raising a hard limit takes CAP_SYS_RESOURCE outside. */
 	if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
-		return;
+		return -errno;
 	want.rlim_max = MIN(hard, now.rlim_max);
 	want.rlim_cur = MIN(soft, want.rlim_max);
-	setrlimit((__rlimit_resource_t)resource, &want);
+	return setrlimit((__rlimit_resource_t)resource, &want) < 0 ? -errno : 0;
 }
 
 /* CPUs to show: as many as the limit, rounded up, starting at a place that differs by run so that
@@ -197,28 +200,50 @@ static int affinity(uint32_t cpu_milli)
 	return sched_setaffinity(0, sizeof(want), &want) < 0 ? -errno : 0;
 }
 
-static int limits(const struct child *c, struct nsbox_error *err)
+static int resource_limits(const struct child *c)
 {
 	const struct plan_limits *l = &child_fixed(c)->limits;
-	int r;
+	const uint64_t cpu = l->cpu_ms ? (l->cpu_ms + 999) / 1000 : RLIM_INFINITY;
+	const uint64_t cpu_end = l->cpu_ms ? cpu + 1 : RLIM_INFINITY; /* kills who catches XCPU */
+	const uint64_t file = l->file_size ? l->file_size : RLIM_INFINITY;
+	/* The kernel counts per id and user namespace; a single id is init's as well. One more where
+	 * there is a control group, so that it is the group that refuses, and counts. */
+	const uint64_t pids = (uint64_t)l->pids + c->single_id + c->cgroup;
+	const struct {
+		int resource;
+		uint64_t soft, hard;
+	} rows[] = {
+		/* 1, not 0: a core_pattern that pipes into a program of the host ignores 0. */
+		{ RLIMIT_CORE, 1, 1 },
+		{ RLIMIT_NOFILE, l->open_files, l->open_files },
+		{ RLIMIT_FSIZE, file, file },
+		{ RLIMIT_MEMLOCK, 65536, 65536 },
+		{ RLIMIT_SIGPENDING, 1024, 1024 },
+		{ RLIMIT_NICE, 0, 0 },
+		{ RLIMIT_RTPRIO, 0, 0 },
+		{ RLIMIT_STACK, 8u << 20, RLIM_INFINITY },
+		{ RLIMIT_NPROC, pids, pids },
+		{ RLIMIT_CPU, cpu, cpu_end },
+	};
+	int r = 0;
 
-	/* 1, not 0: a core_pattern that pipes into a program of the host ignores 0. */
-	limit(RLIMIT_CORE, 1, 1);
-	limit(RLIMIT_NOFILE, l->open_files, l->open_files);
-	limit(RLIMIT_FSIZE, l->file_size ? l->file_size : RLIM_INFINITY,
-	      l->file_size ? l->file_size : RLIM_INFINITY);
-	limit(RLIMIT_MEMLOCK, 65536, 65536);
-	limit(RLIMIT_SIGPENDING, 1024, 1024);
-	limit(RLIMIT_NICE, 0, 0);
-	limit(RLIMIT_RTPRIO, 0, 0);
-	limit(RLIMIT_STACK, 8u << 20, RLIM_INFINITY);
-	/* The kernel counts per id and user namespace; with a single id init is counted as well. */
-	limit(RLIMIT_NPROC, l->pids + c->single_id, l->pids + c->single_id);
-	if (l->cpu_ms) /* the hard limit kills what catches SIGXCPU */
-		limit(RLIMIT_CPU, (l->cpu_ms + 999) / 1000, (l->cpu_ms + 999) / 1000 + 1);
-	setpriority(PRIO_PROCESS, 0, MAX(getpriority(PRIO_PROCESS, 0), 0));
+	for (unsigned i = 0; r == 0 && i < ARRAY_SIZE(rows); i++)
+		r = limit(rows[i].resource, rows[i].soft, rows[i].hard);
+	return r;
+}
+
+static int limits(const struct child *c, struct nsbox_error *err)
+{
+	int r = resource_limits(c);
+
+	if (r < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_LIMITS, NSBOX_E_SETUP, r,
+				     "set the resource limits");
+	/* An owner that was given precedence does not pass it on. */
+	if (getpriority(PRIO_PROCESS, 0) < 0)
+		setpriority(PRIO_PROCESS, 0, 0);
 	umask(022);
-	r = affinity(l->cpu_milli);
+	r = affinity(child_fixed(c)->limits.cpu_milli);
 	if (r < 0)
 		return nsbox_fail_at(err, NSBOX_STAGE_LIMITS, NSBOX_E_SETUP, r,
 				     "set the CPUs the program may use");
@@ -390,9 +415,11 @@ static int lock_down(struct child *c, const struct blob *exec, struct payload_fd
 	sigset_t none;
 	int r;
 
-	setsid();
 	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	/* The program leads a session and a process group: that is how it is signalled. */
+	if (setsid() < 0 || sigprocmask(SIG_SETMASK, &none, NULL) < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_FORK, NSBOX_E_SETUP, errno,
+				     "lead a session of its own");
 	r = join_cgroup(c, fds->channel, err);
 	if (r == 0)
 		r = stdio(fds, err);

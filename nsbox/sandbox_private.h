@@ -71,8 +71,8 @@ void supervise_enter(struct nsbox_sandbox *sb, enum phase phase, uint64_t us);
 int supervise_stop(struct nsbox_sandbox *sb, int cause, struct nsbox_error *err);
 int supervise_signal(struct nsbox_sandbox *sb, int signal, bool all);
 
-/* watchdog.c: resident bytes of init's tree; how often to look */
+/* watchdog.c: resident bytes of init's tree (exact where over the limit); how often to look */
 #define WATCH_INTERVAL_US 20000
-uint64_t watchdog_resident(pid_t init);
+uint64_t watchdog_resident(pid_t init, uint64_t limit);
 
 #endif

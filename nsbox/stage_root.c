@@ -385,8 +385,10 @@ int stage_pivot(struct child *c, struct nsbox_error *err)
 {
 	/* Before the pivot, so that no descriptor of the host outlives it; lower layers included. */
 	const int keep[] = { c->control, c->files_fd, c->new_root, c->proc_mount };
+	int r = child_close_others(3, keep, ARRAY_SIZE(keep));
 
-	child_close_others(3, keep, ARRAY_SIZE(keep));
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, r, "close the host's descriptors");
 	c->old_root = -1;
 	if (fchdir(c->new_root) < 0 || sys_pivot_root(".", ".") < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "pivot into the new root");

@@ -112,7 +112,7 @@ int supervise_stop(struct nsbox_sandbox *sb, int cause, struct nsbox_error *err)
 
 static void watch_memory(struct nsbox_sandbox *sb)
 {
-	uint64_t now = watchdog_resident(sb->pid);
+	uint64_t now = watchdog_resident(sb->pid, sb->fixed->limits.memory);
 
 	sb->watch_peak = MAX(sb->watch_peak, now);
 	if (now > sb->fixed->limits.memory) {

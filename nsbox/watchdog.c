@@ -3,16 +3,28 @@
  * The memory limit where no control group can be written: look at what init's descendants have
  * resident, often enough that a program that fills memory at full speed is stopped within some
  * tens of megabytes. Everything in the sandbox is a descendant of init, since orphans go to it.
+ *
+ * The cheap sum counts a page once for each process that maps it, so a family of forked workers
+ * seems to hold a multiple of what it does. Only when that sum is over the limit is it worth the
+ * dear one, in which a shared page counts in parts.
  */
 #include "nsbox/sandbox_private.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nsbox/util.h"
 
-#define TREE_MAX 4096 /* processes looked at in one round */
+#define TREE_MAX 4096	    /* processes looked at in one round */
+#define CHILDREN (64 << 10) /* bytes of the list of a thread's children */
+
+struct tree {
+	pid_t pid[TREE_MAX];
+	unsigned count;
+	char text[CHILDREN];
+};
 
 static uint64_t resident(pid_t pid)
 {
@@ -26,33 +38,68 @@ static uint64_t resident(pid_t pid)
 	return strtoull(end, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Breadth first over /proc/PID/task/PID/children; a thread's children are listed under it, so
- * programs that fork from threads are undercounted by those, never overcounted. */
-uint64_t watchdog_resident(pid_t init)
+/* Its share of what it has resident; all of it where the kernel does not say. */
+static uint64_t proportional(pid_t pid)
 {
-	pid_t *queue = malloc(sizeof(*queue) * TREE_MAX);
-	unsigned head = 0, count = 1;
-	uint64_t total = 0;
-	char path[64], text[8192];
+	char path[48], text[4096];
+	const char *pss;
 
-	if (!queue)
-		return 0;
-	queue[0] = init;
-	while (head < count) {
-		pid_t pid = queue[head++];
-		char *p = text;
+	nsbox_format(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
+	if (read_small_file(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return resident(pid);
+	pss = strstr(text, "\nPss:");
+	return pss ? strtoull(pss + 5, NULL, 10) << 10 : resident(pid);
+}
 
-		if (pid != init)
-			total += resident(pid);
-		nsbox_format(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-		if (read_small_file(AT_FDCWD, path, text, sizeof(text)) < 0)
-			continue;
-		while (*p && count < TREE_MAX) {
-			queue[count++] = (pid_t)strtol(p, &p, 10);
-			while (*p == ' ')
-				p++;
-		}
+static void add_children(struct tree *t, int tasks, const char *tid)
+{
+	char path[32], *p = t->text;
+
+	nsbox_format(path, sizeof(path), "%s/children", tid);
+	if (read_small_file(tasks, path, t->text, sizeof(t->text)) < 0)
+		return;
+	while (*p && t->count < TREE_MAX) {
+		t->pid[t->count++] = (pid_t)strtol(p, &p, 10);
+		while (*p == ' ')
+			p++;
 	}
-	free(queue);
+}
+
+/* A thread's children are listed under it, and any thread may fork. */
+static void add_children_of_threads(struct tree *t, pid_t pid)
+{
+	char path[32];
+	struct dirent *e;
+	DIR *dir;
+
+	nsbox_format(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		return; /* it has ended */
+	while ((e = readdir(dir)))
+		if (e->d_name[0] != '.')
+			add_children(t, dirfd(dir), e->d_name);
+	closedir(dir);
+}
+
+uint64_t watchdog_resident(pid_t init, uint64_t limit)
+{
+	struct tree *t = malloc(sizeof(*t));
+	uint64_t total = 0;
+
+	if (!t)
+		return 0;
+	t->count = 0;
+	add_children_of_threads(t, init);
+	for (unsigned i = 0; i < t->count; i++) { /* breadth first: the list grows meanwhile */
+		total += resident(t->pid[i]);
+		add_children_of_threads(t, t->pid[i]);
+	}
+	if (total > limit) {
+		total = 0;
+		for (unsigned i = 0; i < t->count; i++)
+			total += proportional(t->pid[i]);
+	}
+	free(t);
 	return total;
 }

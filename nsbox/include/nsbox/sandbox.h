@@ -116,9 +116,8 @@ struct nsbox_result {
 /* ------------------------------------------------------------------ life of a sandbox */
 
 struct nsbox_sandbox_options {
-	uint32_t layers;  /* host layers available, nsbox_host_layers() */
-	int files_fd;	  /* file stream (files.h) unpacked before masks are set, or -1; borrowed */
-	bool no_witness_abort; /* tests only: report instead of abort */
+	uint32_t layers; /* host layers available, nsbox_host_layers() */
+	int files_fd;	 /* file stream (files.h) unpacked before masks are set, or -1; borrowed */
 };
 
 /*
