@@ -15,6 +15,7 @@
 
 #define LATER	    "is not supported by this version"
 #define ENTRIES_MAX 64
+#define PATHS_MAX   256 /* of each list: a plan holds 4096 operations */
 #define ID_MAX	    64
 
 #define AT(member)  offsetof(struct nsbox_manifest, member)
@@ -144,7 +145,7 @@ static int take_entrypoints(struct json_reader *r, struct json_object *v,
 /* ------------------------------------------------------------------ files, filesystem */
 
 static const struct json_field files_fields[] = {
-	{ "executable", json_take_strings, AT(executable),
+	{ "executable", json_take_strings, AT(executable), .max = PATHS_MAX,
 	  .help = "files that get the execute bit" },
 	{ "digests", .absent = LATER },
 };
@@ -195,11 +196,11 @@ static int take_tmp(struct json_reader *r, struct json_object *v, const struct j
 
 /* clang-format off */
 static const struct json_field filesystem_fields[] = {
-	{ "read",      json_take_strings, AT(fs.read),      .help = "paths that can be read" },
-	{ "write",     json_take_strings, AT(fs.write),     .help = "paths that can be changed" },
-	{ "exec",      json_take_strings, AT(fs.exec),      .help = "paths programs are started from" },
-	{ "mask",      json_take_strings, AT(fs.mask),      .help = "hidden even when a parent is granted" },
-	{ "readOnly",  json_take_strings, AT(fs.read_only), .help = "read-only even below a writable directory" },
+	{ "read",      json_take_strings, AT(fs.read),      .max = PATHS_MAX, .help = "paths that can be read" },
+	{ "write",     json_take_strings, AT(fs.write),     .max = PATHS_MAX, .help = "paths that can be changed" },
+	{ "exec",      json_take_strings, AT(fs.exec),      .max = PATHS_MAX, .help = "paths programs are started from" },
+	{ "mask",      json_take_strings, AT(fs.mask),      .max = PATHS_MAX, .help = "hidden even when a parent is granted" },
+	{ "readOnly",  json_take_strings, AT(fs.read_only), .max = PATHS_MAX, .help = "read-only even below a writable directory" },
 	{ "skill",     json_take_choice,  AT(fs.skill),     .choices = skill_modes },
 	{ "workspace", take_workspace },
 	{ "tmp",       take_tmp },

@@ -241,8 +241,9 @@ const struct arg_rule syscall_rules[] = {
 	{ "mknodat", 0, RULE_PASS, { BITS_EQ(2, S_IFMT, S_IFIFO) } },
 	{ "mknodat", 0, EPERM, {} },
 
-	/* Would wait for every disk of the host. The run's files are not meant to outlive it. */
+	/* Would wait for disks of the host. The run's files are not meant to outlive it. */
 	{ "sync", 0, 0, {} },
+	{ "syncfs", 0, 0, {} },
 };
 const size_t syscall_n_rules = ARRAY_SIZE(syscall_rules);
 /* clang-format on */

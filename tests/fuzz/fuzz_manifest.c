@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as a manifest: parse, resolve, write the canonical form. Besides crashes and leaks,
- * three promises are checked: an error has a code and one line of text; the canonical form is
- * strict JSON again; the same input gives the same form.
+ * four promises are checked: an error has a code and one line of text; the canonical form is strict
+ * JSON again; the same input gives the same form; what resolves compiles to a plan that passes.
  */
 #include <json-c/json.h>
 #include <nsbox/policy.h>
@@ -44,6 +44,18 @@ static struct nsbox_host host(void)
 	return h;
 }
 
+/* What resolves compiles, to a plan that its receiver accepts. */
+static void check_plan(const struct nsbox_policy *p)
+{
+	struct nsbox_error err = { 0 };
+	struct nsbox_plan *plan = NULL;
+	auto_close int fd = -1;
+
+	check(nsbox_policy_compile(p, &fd, &err) == 0);
+	check(nsbox_plan_open(fd, &plan, &err) == 0);
+	nsbox_plan_close(plan);
+}
+
 /* NULL where the manifest is refused. */
 static char *canonical(const struct nsbox_manifest *m, const struct nsbox_resolve_options *opt)
 {
@@ -56,6 +68,8 @@ static char *canonical(const struct nsbox_manifest *m, const struct nsbox_resolv
 		return NULL;
 	}
 	check(nsbox_policy_json(p, &text, &err) == 0);
+	if (opt->python_function)
+		check_plan(p);
 	nsbox_policy_free(p);
 	return text;
 }

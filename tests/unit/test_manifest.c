@@ -335,6 +335,26 @@ START_TEST(large_files_are_refused)
 }
 END_TEST
 
+/* A list of paths longer than a plan could hold. */
+START_TEST(long_lists_are_refused)
+{
+	char text[4096];
+	struct nsbox_error err = { 0 };
+	struct nsbox_manifest *m = NULL;
+	size_t len =
+		(size_t)sprintf(text, "{\"manifestVersion\":1,\"filesystem\":{\"mask\":[\"a\"");
+
+	for (int i = 1; i < 256; i++)
+		len += (size_t)sprintf(text + len, ",\"a\"");
+	strcpy(text + len, "]}}");
+	ck_assert_int_eq(nsbox_manifest_parse(text, strlen(text), &m, &err), 0);
+	nsbox_manifest_free(m);
+	strcpy(text + len, ",\"a\"]}}");
+	ck_assert_int_lt(nsbox_manifest_parse(text, strlen(text), &m, &err), 0);
+	ck_assert_str_eq(err.msg, "/filesystem/mask: has more than 256 entries");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("manifest");
@@ -350,6 +370,7 @@ int main(void)
 	tcase_add_loop_test(tc, refusals_by_place, 0, (int)ARRAY_SIZE(refusals));
 	tcase_add_loop_test(tc, wrong_texts, 0, (int)ARRAY_SIZE(wrong));
 	tcase_add_test(tc, large_files_are_refused);
+	tcase_add_test(tc, long_lists_are_refused);
 	suite_add_tcase(s, tc);
 	srunner_set_tap(sr, "-");
 	srunner_run_all(sr, CK_SILENT);
