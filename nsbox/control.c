@@ -86,11 +86,13 @@ static int receive(int sock, void *msg, size_t len, struct ancillary *a, int fla
 	};
 	ssize_t r;
 
+	/* ECONNRESET comes once, from a peer that closed before it read all of ours, and comes before
+	 * what the peer itself had said: its last words, which are why we read at all. */
 	do {
 		r = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC | flags);
-	} while (r < 0 && errno == EINTR);
+	} while (r < 0 && (errno == EINTR || errno == ECONNRESET));
 	if (r < 0)
-		return errno == ECONNRESET ? -EPIPE : -errno;
+		return -errno;
 	take_ancillary(&mh, a);
 	if (r == 0)
 		return -EPIPE;

@@ -231,6 +231,8 @@ int stage_hostname(struct child *c, struct nsbox_error *err)
 {
 	const char *name = blob_get_str(c->plan, child_fixed(c)->hostname);
 
+	if (!(c->want & NSBOX_LAYER_BIT(NSBOX_LAYER_UTS)))
+		return 0; /* the name in force is the host's, and not ours to change */
 	if (*name && sethostname(name, strlen(name)) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "set the host name '%s'", name);
 	return 0;
