@@ -179,6 +179,10 @@ void job_cancel(struct job *j, uint32_t cause)
 	if (j->phase == JOB_FINISHED || j->want_cause != NSBOX_CAUSE_NONE)
 		return;
 	j->want_cause = cause;
+	if (j->phase == JOB_COLLECTING) {
+		finish(j); /* it has a result, and keeps it */
+		return;
+	}
 	if (j->phase != JOB_RUNNING || !j->started) {
 		finish_as(j, cause);
 		return;
@@ -366,7 +370,7 @@ static int start_run(struct job *j, int plan_fd, struct nsbox_error *err)
 	close_fd(&io.err);
 	close_fd(&io.request);
 	close_fd(&io.result);
-	if (r == 0)
+	if (r == 0 && j->wall_ms)
 		set_backstop(j, j->wall_ms + j->plan->limits.grace_ms + BACKSTOP_MS);
 	return r;
 }
@@ -455,6 +459,7 @@ static void on_staged(void *ctx, const struct nsbox_error *why, struct staged *w
 		return;
 	}
 	j->staged = *what;
+	job_spec_drop_files(j->spec); /* they are in the stream now, and a run may be long */
 	compile(j);
 }
 

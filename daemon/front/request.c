@@ -480,24 +480,30 @@ int request_parse(const char *body, size_t len, uint32_t kind, struct job_spec *
 	return 0;
 }
 
-void job_spec_free(struct job_spec *s)
+void job_spec_drop_files(struct job_spec *s)
 {
-	if (!s)
-		return;
 	for (size_t i = 0; i < s->n_files; i++) {
 		free(s->files[i].path);
 		free(s->files[i].symlink);
 		free(s->files[i].content.data);
 	}
-	free(s->files);
+	s->n_files = 0;
+	free_ptr(&s->files);
+	free_ptr(&s->archive.data);
+	free_ptr(&s->skill_archive.data);
+}
+
+void job_spec_free(struct job_spec *s)
+{
+	if (!s)
+		return;
+	job_spec_drop_files(s);
 	json_strings_free(s->outputs);
 	json_strings_free(s->env);
 	json_strings_free(s->argv);
 	json_object_put(s->manifest);
 	json_object_put(s->params);
 	free(s->stdin_data.data);
-	free(s->archive.data);
-	free(s->skill_archive.data);
 	free(s->workspace_id);
 	free(s->trace_id);
 	free(s->image);

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -509,13 +510,28 @@ def test_start(t):
     t.ok(done.returncode == 2 and "by nsboxd" in done.stderr, "nsbox-spawn is not started by hand", done.stderr)
 
 
+def test_manual(t):
+    manual = open(os.path.join(paths.ROOT, "docs", "nsboxd.8"), encoding="utf-8").read()
+    shown = subprocess.run([paths.NSBOXD, "--help"], capture_output=True, text=True, check=True).stdout
+    for option in re.findall(r"^  --([a-z-]+)", shown, re.M):
+        t.ok("Fl \\-" + option in manual, "the manual knows --%s" % option)
+    words = set(re.findall(r"[A-Za-z0-9_]+", manual))
+    reply = function("def f(): pass", trace_id="t")[1]
+    t.equal(sorted(set(reply) - words), [], "the manual knows every field of a reply")
+    source = open(os.path.join(paths.ROOT, "daemon", "front", "request.c"), encoding="utf-8").read()
+    keys = set(re.findall(r'^\t\{ "([a-z_0-9]+)",', source, re.M)) - {"session_id", "allow"}
+    t.ok(len(keys) > 25, "the request's tables are found", str(keys))
+    t.equal(sorted(keys - words), [], "the manual knows every field of a request")
+
+
 def main():
     global daemon
     leftovers.become_subreaper()
     with service.Daemon() as daemon:
         function(GOOD["code"])
         status = tap.run([test_golden, test_report, test_commands, test_files, test_skill, test_bad_input, test_http,
-                          test_jobs, test_cancel, test_closed_connection, test_queue, test_peers, test_processes, test_start])
+                          test_jobs, test_cancel, test_closed_connection, test_queue, test_peers, test_processes, test_start,
+                          test_manual])
         if status:
             sys.stderr.write(daemon.log())
     return status
