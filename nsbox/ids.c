@@ -100,7 +100,7 @@ static int write_map(int proc, const char *name, const char *text, struct nsbox_
 	return 0;
 }
 
-int ids_write_maps(pid_t pid, int kind, uint32_t slot, struct nsbox_error *err)
+int ids_write_maps(pid_t pid, int kind, uint32_t slot, uint32_t inside, struct nsbox_error *err)
 {
 	uint32_t payload = IDS_PAYLOAD_BASE + slot;
 	char path[32], map[160], gmap[64];
@@ -121,8 +121,8 @@ int ids_write_maps(pid_t pid, int kind, uint32_t slot, struct nsbox_error *err)
 	/* Without privilege the kernel wants setgroups off first: dropping a group that a file
 	 * denies would be a gain. */
 	r = write_map(proc, "setgroups", "deny", err);
-	nsbox_format(gmap, sizeof(gmap), "%u %u 1\n", IDS_INSIDE, (unsigned)getegid());
-	nsbox_format(map, sizeof(map), "%u %u 1\n", IDS_INSIDE, (unsigned)geteuid());
+	nsbox_format(gmap, sizeof(gmap), "%u %u 1\n", inside, (unsigned)getegid());
+	nsbox_format(map, sizeof(map), "%u %u 1\n", inside, (unsigned)geteuid());
 	if (r == 0)
 		r = write_map(proc, "gid_map", gmap, err);
 	if (r == 0)

@@ -36,7 +36,10 @@ void slot_release(struct slot *slot);
 /* Is this slot free? If so take it (to clean up behind a dead owner). */
 int slot_try(uint32_t number, struct slot *ret);
 
-/* Write the maps of a child that waits in a new user namespace. */
-int ids_write_maps(pid_t pid, int kind, uint32_t slot, struct nsbox_error *err);
+/*
+ * Write the maps of a child that waits in a new user namespace. `inside` is the payload's id there
+ * where only a single one can be mapped: IDS_INSIDE, or 0 for profile build.
+ */
+int ids_write_maps(pid_t pid, int kind, uint32_t slot, uint32_t inside, struct nsbox_error *err);
 
 #endif

@@ -178,7 +178,7 @@ static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 	r = spawn_init(sb, root, child_end, err);
 	if (r < 0)
 		return r;
-	r = ids_write_maps(sb->pid, sb->ids_kind, sb->slot.number, err);
+	r = ids_write_maps(sb->pid, sb->ids_kind, sb->slot.number, sb->fixed->uid, err);
 	if (r == 0)
 		r = watch(sb, sb->control, supervise_control, err);
 	if (r == 0)
