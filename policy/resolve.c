@@ -120,7 +120,7 @@ static int resolve_syscalls(struct resolve *rs)
 	if (!rs->m->syscalls)
 		return 0;
 	json_enter(&rs->r, "syscalls");
-	if (!rs->opt->operator)
+	if (!rs->opt->as_operator)
 		return json_fail(&rs->r, "only an operator can allow system calls by name");
 	json_enter(&rs->r, "allow");
 	for (size_t i = 0; rs->m->syscalls[i]; i++) {

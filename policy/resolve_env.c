@@ -43,7 +43,7 @@ static bool is_loader_variable(const char *name)
 
 static int judge(struct resolve *rs, const char *name)
 {
-	if (!rs->opt->operator&& is_loader_variable(name))
+	if (!rs->opt->as_operator && is_loader_variable(name))
 		return json_fail(&rs->r,
 				 "\"%s\" decides what a program loads or runs first; only an "
 				 "operator may set it",

@@ -21,7 +21,7 @@
 
 enum compile_flags {
 	COMPILE_PYTHON = 1 << 0,     /* nsbox_resolve_options.python_function */
-	COMPILE_OPERATOR = 1 << 1,   /* nsbox_resolve_options.operator */
+	COMPILE_OPERATOR = 1 << 1,   /* nsbox_resolve_options.as_operator */
 	COMPILE_ENTRYPOINT = 1 << 2, /* the reply has to name the command of `entrypoint` */
 	COMPILE_STDIN = 1 << 3,	     /* the job has something on standard input */
 };

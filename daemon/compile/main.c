@@ -124,7 +124,7 @@ static int compile(int fd, int *ret_plan, struct nsbox_error *err)
 		.ceiling = &request.ceiling,
 		.skill_dir = *request.skill_dir ? request.skill_dir : NULL,
 		.python_function = request.flags & COMPILE_PYTHON,
-		.operator= request.flags & COMPILE_OPERATOR,
+		.as_operator = request.flags & COMPILE_OPERATOR,
 	};
 	struct nsbox_manifest *m = NULL;
 	struct nsbox_policy *p = NULL;

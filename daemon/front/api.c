@@ -89,7 +89,7 @@ static struct job *submit(struct front *f, struct http_request *rq, uint32_t kin
 	}
 	body = http_body(rq, &len);
 	r = request_parse(body, len, kind, &spec, &err);
-	if (r == 0 && spec->operator&& http_peer(rq) != 0 && http_peer(rq) != f->owner) {
+	if (r == 0 && spec->as_operator && http_peer(rq) != 0 && http_peer(rq) != f->owner) {
 		job_spec_free(spec);
 		http_reply_error(rq, 403, "forbidden",
 				 "only root and the service's owner are operators");

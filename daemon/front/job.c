@@ -429,7 +429,7 @@ static void compile(struct job *j)
 		q.flags |= COMPILE_ENTRYPOINT;
 	if (j->spec->stdin_data.data)
 		q.flags |= COMPILE_STDIN;
-	if (j->spec->operator)
+	if (j->spec->as_operator)
 		q.flags |= COMPILE_OPERATOR;
 	strcpy(q.skill_dir, j->staged.skill_dir);
 	if (j->spec->entrypoint)

@@ -356,7 +356,7 @@ static int take_skill(struct json_reader *r, struct json_object *v, const struct
 	{ "outputs",         json_take_strings, AT(outputs), .max = 16, .nullable = true },       \
 	{ "env",             take_env,          AT(env), .nullable = true },                      \
 	{ "cwd",             json_take_string,  AT(cwd), .min = 1, .max = 255, .nullable = true }, \
-	{ "operator",        json_take_bool,    AT(operator) },                                   \
+	{ "operator",        json_take_bool,    AT(as_operator) },                                   \
 	{ "kind",            json_take_choice,  AT(kind), .choices = job_kind_names }
 
 static const struct json_field python_fields[] = {

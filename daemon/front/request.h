@@ -40,7 +40,7 @@ struct job_spec {
 	struct bytes archive;
 	char **outputs;	    /* NULL-terminated, NULL for none */
 	char **env;	    /* "NAME=value", NULL-terminated, NULL for none */
-	bool tty, operator; /* operator: the caller vouches for raw system call names */
+	bool tty, as_operator; /* as_operator: the caller vouches for raw system call names */
 	/* Python function */
 	char *code, *function;
 	struct json_object *params;

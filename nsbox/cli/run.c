@@ -70,7 +70,7 @@ static int make_policy(struct run *c, struct nsbox_error *err)
 	struct nsbox_resolve_options ro = {
 		.host = &c->host,
 		.python_function = c->opt->python,
-		.operator= true,
+		.as_operator = true,
 	};
 	int fd, r = nsbox_host_probe(&c->host, err);
 

@@ -93,7 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		auto_free char *a = NULL, *b = NULL;
 
 		opt.skill_dir = variant & 1 ? "/skills/s" : NULL;
-		opt.operator= variant & 2;
+		opt.as_operator = variant & 2;
 		opt.python_function = variant & 2;
 		a = canonical(m, &opt);
 		b = canonical(m, &opt);

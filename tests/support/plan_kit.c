@@ -31,7 +31,7 @@ struct nsbox_host kit_full_host(void)
 
 int kit_compile(const struct nsbox_host *host, const char *manifest)
 {
-	struct nsbox_resolve_options opt = { .host = host, .operator= true };
+	struct nsbox_resolve_options opt = { .host = host, .as_operator = true };
 	struct nsbox_error err = { 0 };
 	struct nsbox_manifest *m = NULL;
 	struct nsbox_policy *p = NULL;

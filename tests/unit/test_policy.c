@@ -446,7 +446,7 @@ START_TEST(an_operator_may_more)
 	struct run run;
 
 	run_init(&run);
-	run.opt.operator= true;
+	run.opt.as_operator = true;
 	compile(&run,
 		"{\"manifestVersion\":1,\"syscalls\":{\"allow\":[\"personality\",\"mseal\"]},"
 		"\"env\":{\"set\":{\"LD_PRELOAD\":\"/x.so\",\"HOME\":\"/tmp\"},\"pass\":[\"B\","
@@ -465,7 +465,7 @@ START_TEST(an_unknown_call_is_an_error)
 	struct run run;
 
 	run_init(&run);
-	run.opt.operator= true;
+	run.opt.as_operator = true;
 	ck_assert_int_lt(
 		resolve(&run,
 			"{\"manifestVersion\":1,\"syscalls\":{\"allow\":[\"read\",\"ptraec\"]}}"),

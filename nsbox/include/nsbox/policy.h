@@ -53,7 +53,7 @@ struct nsbox_resolve_options {
 	const struct nsbox_ceiling *ceiling; /* NULL: built-in */
 	const char *skill_dir; /* inside path of the skill ("/skills/NAME"), NULL: none */
 	bool python_function;  /* subprocess none is exact for it (stacked filter) */
-	bool operator;	       /* raw syscall names are accepted (the CLI's own user) */
+	bool as_operator;      /* raw syscall names are accepted (the CLI's own user) */
 };
 
 int nsbox_policy_resolve(const struct nsbox_manifest *m, const struct nsbox_resolve_options *opt,
