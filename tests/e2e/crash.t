@@ -84,7 +84,7 @@ def kill_one(t, name, index):
         victims = pair(daemon)
         threads, answers = start_jobs(daemon, 2)
         os.kill(victims[index], signal.SIGKILL)
-        t.ok(tap.wait_until(lambda: pair(daemon) and not set(pair(daemon)) & set(victims), 20),
+        t.ok(tap.wait_until(lambda: not set(pair(daemon) or victims) & set(victims), 20),
              "%s: a new pair is started" % name, daemon.log())
         for thread in threads:
             thread.join(30)
