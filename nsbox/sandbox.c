@@ -94,6 +94,27 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 
 /* ------------------------------------------------------------------ layers */
 
+/*
+ * What a sandbox is made of: no policy can do without. Init ends things with kill(-1) and mounts
+ * over every path there is; outside namespaces of its own that would meet the host's.
+ */
+static int check_foundation(const struct nsbox_sandbox *sb, struct nsbox_error *err)
+{
+	static const int foundation[] = {
+		NSBOX_LAYER_USER, NSBOX_LAYER_MOUNT, NSBOX_LAYER_PID,
+		NSBOX_LAYER_NET,  NSBOX_LAYER_ROOT,  NSBOX_LAYER_OVERLAY,
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(foundation); i++)
+		if (!(sb->want & NSBOX_LAYER_BIT(foundation[i])))
+			return nsbox_fail_at(err, NSBOX_STAGE_PROBE, NSBOX_E_UNSUPPORTED, 0,
+					     "no sandbox can be made without the layer '%s' (%s); "
+					     "see `nsbox doctor`",
+					     nsbox_layer_name(foundation[i]),
+					     nsbox_layer_text(foundation[i]));
+	return 0;
+}
+
 static int choose_layers(struct nsbox_sandbox *sb, struct nsbox_error *err)
 {
 	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
@@ -111,7 +132,7 @@ static int choose_layers(struct nsbox_sandbox *sb, struct nsbox_error *err)
 					     "policy requires; see `nsbox doctor`",
 					     nsbox_layer_name(i), nsbox_layer_text(i));
 	}
-	return 0;
+	return check_foundation(sb, err);
 }
 
 /* Id range and control group: both are named by the slot. */

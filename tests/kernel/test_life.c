@@ -440,6 +440,41 @@ START_TEST(required_and_missing)
 }
 END_TEST
 
+/* No policy lowers these: init's kill(-1) and its mounts would meet the host's. */
+static const int foundation[] = {
+	NSBOX_LAYER_USER, NSBOX_LAYER_MOUNT, NSBOX_LAYER_PID,
+	NSBOX_LAYER_NET,  NSBOX_LAYER_ROOT,  NSBOX_LAYER_OVERLAY,
+};
+
+static void turn_it_off(struct plan_fixed *f)
+{
+	f->layer[the_layer] = NSBOX_OFF;
+}
+
+static void refused_without_foundation(const struct box_run *run)
+{
+	ck_assert_int_lt(run->ret, 0);
+	ck_assert_int_eq(run->err.code, NSBOX_E_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(run->err.msg, nsbox_layer_name(the_layer)));
+	ck_assert_str_eq(run->out, "");
+}
+
+START_TEST(without_foundation)
+{
+	struct nsbox_plan *p;
+	struct box_run run;
+
+	the_layer = foundation[_i];
+	run_without(&run, prefer_it);
+	refused_without_foundation(&run);
+	p = box_plan(NULL, turn_it_off);
+	run = (struct box_run){ .plan = p };
+	box_run_sh(&run, "echo RAN");
+	refused_without_foundation(&run);
+	nsbox_plan_close(p);
+}
+END_TEST
+
 /* What a sandbox can be without. */
 static const int optional[] = {
 	NSBOX_LAYER_IPC,
@@ -600,6 +635,7 @@ int main(void)
 	tcase_add_test(tc, ids_of_two);
 	tcase_add_loop_test(tc, required_and_missing, 0, NSBOX_LAYER_MAX);
 	tcase_add_loop_test(tc, preferred_and_missing, 0, ARRAY_SIZE(optional));
+	tcase_add_loop_test(tc, without_foundation, 0, ARRAY_SIZE(foundation));
 	tcase_add_test(tc, all_accounted_for);
 	tcase_add_loop_test(tc, nothing_to_make_it_of, 0, ARRAY_SIZE(hollow));
 	tcase_add_test(tc, set_up_fails);
