@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Control groups of sandboxes: made, enforced, counted, removed; version 1 or 2, as this host has
+ * them. Where none can be written, that is what is tested: it is said, and nothing is made.
+ *
+ * A group is named by its slot, as in the product; each test holds the lock of the slot it uses, so
+ * that runs beside it are not disturbed.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "nsbox/cgroup.h"
+#include "nsbox/ids.h"
+#include "nsbox/util.h"
+
+#define MI UINT64_C(1048576)
+
+static struct nsbox_host host;
+static struct slot slot;
+static const struct plan_limits small = {
+	.memory = 32 * MI, .pids = 6, .cpu_milli = 500, .disk = MI, .disk_inodes = 1
+};
+
+static void set_up(void)
+{
+	struct nsbox_error err = { 0 };
+
+	ck_assert_msg(slot_take(&slot, &err) == 0, "%s", err.msg);
+}
+
+static void tear_down(void)
+{
+	slot_release(&slot);
+}
+
+static void open_group(struct cgroup *cg, const struct plan_limits *l)
+{
+	struct nsbox_error err = { 0 };
+
+	ck_assert_msg(cgroup_open(cg, slot.number, l, &err) == 0, "%s", err.msg);
+}
+
+static void read_from(int dir, const char *name, char *text, size_t size)
+{
+	ssize_t n = read_small_file(dir, name, text, size);
+
+	ck_assert_msg(n > 0, "%s: %s", name, strerror((int)-n));
+	text[strcspn(text, "\n")] = '\0';
+}
+
+/* ------------------------------------------------------------------ limits */
+
+static const struct {
+	int controller;
+	const char *v1, *v1_text, *v2, *v2_text;
+} values[] = {
+	{ CG_MEMORY, "memory.limit_in_bytes", "33554432", "memory.max", "33554432" },
+	{ CG_PIDS, "pids.max", "6", "pids.max", "6" },
+	{ CG_CPU, "cpu.cfs_quota_us", "50000", "cpu.max", "50000 100000" },
+};
+
+START_TEST(limits_are_set)
+{
+	struct cgroup cg;
+	char text[256];
+
+	open_group(&cg, &small);
+	ck_assert_int_eq(cg.kind, (int)host.cgroup_kind);
+	for (unsigned i = 0; i < ARRAY_SIZE(values); i++) {
+		bool v1 = cg.kind == NSBOX_CGROUP_V1;
+
+		read_from(cg.leaf[values[i].controller], v1 ? values[i].v1 : values[i].v2, text,
+			  sizeof(text));
+		ck_assert_str_eq(text, v1 ? values[i].v1_text : values[i].v2_text);
+	}
+	cgroup_close(&cg);
+}
+END_TEST
+
+/* A child that waits inside the group until it is told to begin; then exits with what fn says. */
+struct inside {
+	pid_t pid;
+	int go;
+};
+
+static struct inside start_inside(const struct cgroup *cg, int (*fn)(void))
+{
+	struct nsbox_error err = { 0 };
+	struct inside in;
+	int p[2];
+	char c;
+
+	ck_assert_int_eq(pipe2(p, O_CLOEXEC), 0);
+	in.pid = fork();
+	if (in.pid == 0) {
+		close(p[1]);
+		if (read(p[0], &c, 1) != 1)
+			_exit(99);
+		_exit(fn());
+	}
+	close(p[0]);
+	in.go = p[1];
+	ck_assert_msg(cgroup_attach(cg, in.pid, &err) == 0, "%s", err.msg);
+	return in;
+}
+
+static int finish(struct inside *in)
+{
+	int status;
+
+	ck_assert_int_eq(write_full(in->go, "x", 1), 0);
+	close(in->go);
+	ck_assert_int_eq(waitpid(in->pid, &status, 0), in->pid);
+	return status;
+}
+
+static int take(size_t bytes)
+{
+	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return 1;
+	for (size_t i = 0; i < bytes; i += 4096)
+		p[i] = 1;
+	return 0;
+}
+
+static int take_little(void)
+{
+	return take(8 * MI);
+}
+
+static int take_much(void)
+{
+	return take(64 * MI);
+}
+
+/* As many children as can be had, of `wanted`. */
+static int fork_children(int wanted)
+{
+	pid_t pids[32];
+	int made = 0;
+
+	for (int i = 0; i < wanted; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			for (;;)
+				pause();
+		if (pid > 0)
+			pids[made++] = pid;
+	}
+	for (int i = 0; i < made; i++) {
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+	return made;
+}
+
+static int fork_few(void)
+{
+	return fork_children(3);
+}
+
+static int fork_many(void)
+{
+	return fork_children(20);
+}
+
+START_TEST(attached)
+{
+	struct cgroup cg;
+	struct inside in;
+	char text[4096], want[32];
+
+	open_group(&cg, &small);
+	in = start_inside(&cg, take_little);
+	nsbox_format(want, sizeof(want), "%d", in.pid);
+	for (int i = 0; i < CG_CONTROLLERS; i++) {
+		read_from(cg.leaf[i], "cgroup.procs", text, sizeof(text));
+		ck_assert_str_eq(text, want);
+	}
+	ck_assert_int_eq(finish(&in), 0);
+	cgroup_close(&cg);
+}
+END_TEST
+
+START_TEST(memory)
+{
+	struct cgroup_usage u = { 0 };
+	struct cgroup cg;
+	struct inside in;
+
+	open_group(&cg, &small);
+	in = start_inside(&cg, take_little);
+	ck_assert_int_eq(finish(&in), 0);
+	cgroup_usage(&cg, &u);
+	ck_assert_uint_eq(u.oom_kills, 0);
+	ck_assert_uint_ge(u.memory_peak, 8 * MI);
+	in = start_inside(&cg, take_much);
+	{
+		int status = finish(&in);
+
+		ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	}
+	cgroup_usage(&cg, &u);
+	ck_assert_uint_eq(u.oom_kills, 1);
+	ck_assert_uint_ge(u.memory_peak, 31 * MI);
+	ck_assert_uint_le(u.memory_peak, 32 * MI);
+	cgroup_close(&cg);
+}
+END_TEST
+
+START_TEST(pids)
+{
+	struct cgroup_usage u = { 0 };
+	struct cgroup cg;
+	struct inside in;
+
+	open_group(&cg, &small);
+	in = start_inside(&cg, fork_few);
+	ck_assert_int_eq(WEXITSTATUS(finish(&in)), 3);
+	cgroup_usage(&cg, &u);
+	ck_assert_uint_eq(u.pids_hits, 0);
+	in = start_inside(&cg, fork_many);
+	ck_assert_int_eq(WEXITSTATUS(finish(&in)), 5);
+	cgroup_usage(&cg, &u);
+	ck_assert_uint_ge(u.pids_hits, 1);
+	cgroup_close(&cg);
+}
+END_TEST
+
+START_TEST(attach_of_nobody)
+{
+	struct nsbox_error err = { 0 };
+	struct cgroup cg;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	open_group(&cg, &small);
+	ck_assert_int_eq(cgroup_attach(&cg, pid, &err), -ESRCH);
+	ck_assert_int_eq(err.stage, NSBOX_STAGE_CGROUP);
+	cgroup_close(&cg);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ what is left */
+
+/* As an owner that was killed: descriptors closed, groups there. */
+static void abandon(struct cgroup *cg)
+{
+	for (int i = 0; i < CG_CONTROLLERS; i++) {
+		close_fd(&cg->leaf[i]);
+		close_fd(&cg->base[i]);
+	}
+	close_fd(&cg->sandbox);
+	close_fd(&cg->init);
+}
+
+/* Paths of the groups, which descriptors know. */
+struct paths {
+	char path[CG_CONTROLLERS][512];
+};
+
+static struct paths paths_of(const struct cgroup *cg)
+{
+	struct paths p = { 0 };
+
+	for (int i = 0; i < CG_CONTROLLERS; i++) {
+		char link[40];
+
+		nsbox_format(link, sizeof(link), "/proc/self/fd/%d", cg->leaf[i]);
+		ck_assert_int_gt(readlink(link, p.path[i], sizeof(p.path[i]) - 1), 0);
+	}
+	return p;
+}
+
+static int how_many(const struct paths *p)
+{
+	int n = 0;
+
+	for (int i = 0; i < CG_CONTROLLERS; i++)
+		n += access(p->path[i], F_OK) == 0;
+	return n;
+}
+
+START_TEST(closed)
+{
+	struct paths p;
+	struct cgroup cg;
+
+	open_group(&cg, &small);
+	p = paths_of(&cg);
+	ck_assert_int_eq(how_many(&p), CG_CONTROLLERS);
+	cgroup_close(&cg);
+	ck_assert_int_eq(how_many(&p), 0);
+	cgroup_close(&cg); /* twice is harmless */
+}
+END_TEST
+
+START_TEST(reused)
+{
+	struct plan_limits larger = small;
+	struct cgroup_usage u = { 0 };
+	struct cgroup cg;
+	struct inside in;
+
+	open_group(&cg, &small);
+	in = start_inside(&cg, take_much);
+	ck_assert(WIFSIGNALED(finish(&in)));
+	abandon(&cg);
+	/* Limits above those that it was left with, and nothing of its history. */
+	larger.memory = 128 * MI;
+	open_group(&cg, &larger);
+	cgroup_usage(&cg, &u);
+	ck_assert_uint_eq(u.oom_kills, 0);
+	ck_assert_uint_eq(u.pids_hits, 0);
+	if (cg.kind == NSBOX_CGROUP_V1)
+		ck_assert_uint_lt(u.memory_peak, 8 * MI);
+	in = start_inside(&cg, take_much);
+	ck_assert_int_eq(finish(&in), 0);
+	cgroup_close(&cg);
+}
+END_TEST
+
+START_TEST(swept)
+{
+	struct cgroup cg;
+	struct paths p;
+
+	open_group(&cg, &small);
+	p = paths_of(&cg);
+	abandon(&cg);
+	cgroup_sweep(); /* its slot is held: someone lives there */
+	ck_assert_int_eq(how_many(&p), CG_CONTROLLERS);
+	slot_release(&slot);
+	/* Another owner may take the slot, and use its groups, before we do. */
+	for (int i = 0; i < 50 && how_many(&p); i++) {
+		cgroup_sweep();
+		usleep(20000);
+	}
+	ck_assert_int_eq(how_many(&p), 0);
+}
+END_TEST
+
+START_TEST(probe_leaves_nothing)
+{
+	struct nsbox_host h = { 0 };
+	char name[64];
+	struct cgroup cg;
+
+	ck_assert_int_eq(cgroup_probe(&h), 0);
+	ck_assert(h.cgroup_memory && h.cgroup_pids && h.cgroup_cpu);
+	open_group(&cg, &small);
+	nsbox_format(name, sizeof(name), "probe-%d", (int)getpid());
+	for (int i = 0; i < CG_CONTROLLERS; i++)
+		ck_assert_int_lt(faccessat(cg.base[i], name, F_OK, 0), 0);
+	cgroup_close(&cg);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ a host without */
+
+START_TEST(none_to_be_had)
+{
+	struct nsbox_error err = { 0 };
+	struct nsbox_host h = { 0 };
+	struct cgroup_usage u = { 0 };
+	struct cgroup cg;
+
+	ck_assert_int_lt(cgroup_probe(&h), 0);
+	ck_assert_uint_eq(h.cgroup_kind, NSBOX_CGROUP_NONE);
+	ck_assert(!h.cgroup_memory && !h.cgroup_pids && !h.cgroup_cpu);
+	ck_assert_str_ne(h.cgroup_note, "");
+	ck_assert_int_lt(cgroup_open(&cg, slot.number, &small, &err), 0);
+	ck_assert_int_eq(err.stage, NSBOX_STAGE_CGROUP);
+	ck_assert_str_ne(err.msg, "");
+	ck_assert_int_eq(cg.kind, NSBOX_CGROUP_NONE);
+	cgroup_usage(&cg, &u);
+	ck_assert_uint_eq(u.memory_peak, 0);
+	cgroup_close(&cg);
+	cgroup_sweep();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("cgroup");
+	TCase *tc = tcase_create("cgroup");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_set_timeout(tc, 30);
+	tcase_add_checked_fixture(tc, set_up, tear_down);
+	if (cgroup_probe(&host) < 0) {
+		tcase_add_test(tc, none_to_be_had);
+	} else {
+		tcase_add_test(tc, limits_are_set);
+		tcase_add_test(tc, attached);
+		tcase_add_test(tc, memory);
+		tcase_add_test(tc, pids);
+		tcase_add_test(tc, attach_of_nobody);
+		tcase_add_test(tc, closed);
+		tcase_add_test(tc, reused);
+		tcase_add_test(tc, swept);
+		tcase_add_test(tc, probe_leaves_nothing);
+	}
+	suite_add_tcase(s, tc);
+	srunner_set_tap(sr, "-");
+	srunner_run_all(sr, CK_SILENT);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	cgroup_sweep();
+	return failed != 0;
+}
