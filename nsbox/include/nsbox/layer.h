@@ -20,6 +20,7 @@ enum nsbox_requirement {
 	NSBOX_REQUIRE = 2, /* its absence is an error and nothing runs */
 };
 
+/* clang-format off */
 #define NSBOX_LAYERS(X)                                                                           \
 	X(USER, "user", REQUIRE, "own user namespace: no id of the host")                         \
 	X(MOUNT, "mount", REQUIRE, "own mount namespace")                                         \
@@ -47,12 +48,13 @@ enum nsbox_layer {
 #undef X
 	NSBOX_LAYER_MAX
 };
+/* clang-format on */
 
 #define NSBOX_LAYER_BIT(l) (UINT32_C(1) << (l))
 
-const char *nsbox_layer_name(int layer);  /* the JSON name; NULL beyond the table */
-const char *nsbox_layer_text(int layer);  /* one line for people; NULL beyond the table */
-int nsbox_layer_default(int layer);	  /* enum nsbox_requirement */
+const char *nsbox_layer_name(int layer);   /* the JSON name; NULL beyond the table */
+const char *nsbox_layer_text(int layer);   /* one line for people; NULL beyond the table */
+int nsbox_layer_default(int layer);	   /* enum nsbox_requirement */
 int nsbox_layer_by_name(const char *name); /* enum nsbox_layer, or -1 */
 
 #pragma GCC visibility pop

@@ -33,13 +33,13 @@ struct nsbox_output {
 };
 
 struct nsbox_exec {
-	const char *const *argv; /* NULL-terminated, at least one; argv[0] is looked up in PATH inside */
+	const char *const *argv; /* NULL-terminated, not empty; argv[0]: looked up in PATH inside */
 	const char *const *env;	 /* NULL-terminated "NAME=value", added to the plan's; NULL: none */
 	const char *cwd;	 /* inside path; NULL: the plan's working directory */
 	uint64_t wall_ms;	 /* 0: the plan's limit */
 	bool tty;		 /* own terminal; see struct nsbox_io */
 	uint16_t tty_rows, tty_cols;
-	bool keep_rest;		 /* other processes of the sandbox outlive it (sessions) */
+	bool keep_rest; /* other processes of the sandbox outlive it (sessions) */
 };
 
 /* Descriptors of one exec, borrowed. -1: /dev/null for 0-2, not passed for the others. */
@@ -52,6 +52,7 @@ struct nsbox_io {
 
 /* ------------------------------------------------------------------ how it ended */
 
+/* clang-format off */
 #define NSBOX_CAUSES(X)                                                                           \
 	X(NONE, "none")		    /* still running, or never started */                         \
 	X(EXIT, "exit")		    /* by itself, exit_status says how */                         \
@@ -73,9 +74,11 @@ enum nsbox_cause {
 #undef X
 	NSBOX_CAUSE_MAX
 };
+/* clang-format on */
 const char *nsbox_cause_name(int cause);
 
 /* Forbidden acts that the payload process itself tried after lock-down, before execve. */
+/* clang-format off */
 #define NSBOX_WITNESSES(X)                                                                        \
 	X(WRITE, "write", "creating a file in /usr")                                              \
 	X(LANDLOCK, "landlock", "reading a file outside the Landlock rules")                      \
@@ -90,6 +93,7 @@ enum nsbox_witness {
 #undef X
 	NSBOX_WITNESS_MAX
 };
+/* clang-format on */
 const char *nsbox_witness_name(int w);
 const char *nsbox_witness_text(int w);
 
@@ -100,13 +104,13 @@ struct nsbox_result {
 	uint32_t enforced;     /* NSBOX_LAYER_BIT set */
 	uint32_t not_enforced; /* preferred, and not there on this host */
 	uint32_t witness_tried, witness_held; /* bits of enum nsbox_witness */
-	uint32_t cgroup_kind;  /* enum nsbox_cgroup_kind that carried the limits */
-	uint64_t setup_us;     /* clone until ready */
-	uint64_t wall_us;      /* of the exec, monotonic */
-	uint64_t cpu_us;       /* user + system, of the exec and its children */
-	uint64_t memory_peak;  /* bytes; 0 unknown */
-	uint64_t memory_limit; /* bytes */
-	uint32_t pids_limit_hits; /* forks refused by the limit */
+	uint32_t cgroup_kind;		      /* enum nsbox_cgroup_kind that carried the limits */
+	uint64_t setup_us;		      /* clone until ready */
+	uint64_t wall_us;		      /* of the exec, monotonic */
+	uint64_t cpu_us;		      /* user + system, of the exec and its children */
+	uint64_t memory_peak;		      /* bytes; 0 unknown */
+	uint64_t memory_limit;		      /* bytes */
+	uint32_t pids_limit_hits;	      /* forks refused by the limit */
 	uint32_t oom_kills;
 	uint32_t witness_us;
 	uint32_t reserved;
