@@ -38,8 +38,8 @@ struct job_spec {
 	struct spec_file *files;
 	size_t n_files;
 	struct bytes archive;
-	char **outputs;	    /* NULL-terminated, NULL for none */
-	char **env;	    /* "NAME=value", NULL-terminated, NULL for none */
+	char **outputs;	       /* NULL-terminated, NULL for none */
+	char **env;	       /* "NAME=value", NULL-terminated, NULL for none */
 	bool tty, as_operator; /* as_operator: the caller vouches for raw system call names */
 	/* Python function */
 	char *code, *function;
