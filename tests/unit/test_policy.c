@@ -11,7 +11,7 @@
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
 #include "policy/internal.h"
-#include "tests/support/bpf_sim.h"
+#include "policy/bpf_sim.h"
 
 #define MI UINT64_C(1048576)
 

@@ -26,7 +26,7 @@
 #include "nsbox/util.h"
 #include "policy/internal.h"
 #include "policy/syscalls.h"
-#include "tests/support/bpf_sim.h"
+#include "policy/bpf_sim.h"
 
 /* ------------------------------------------------------------------ constants of the tables */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small interpreter of seccomp programs, so that filters can be judged without a kernel. */
-#ifndef TESTS_BPF_SIM_H
-#define TESTS_BPF_SIM_H
+#ifndef POLICY_BPF_SIM_H
+#define POLICY_BPF_SIM_H
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

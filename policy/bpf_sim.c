@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See bpf_sim.h. Only what seccomp filters are made of; all else is refused by the check. */
-#include "tests/support/bpf_sim.h"
+#include "policy/bpf_sim.h"
 
 #include <stdbool.h>
 #include <string.h>
