@@ -114,7 +114,7 @@ int cli_options(int argc, char **argv, const char *usage, const struct option_ro
 	size_t at = 2;
 	int n = 0, c;
 
-	for (; rows[n].name && n < OPTIONS_MAX - 2; n++) {
+	for (; n < OPTIONS_MAX - 2 && rows[n].name; n++) {
 		longs[n] = (struct option){ rows[n].name,
 					    rows[n].argument ? required_argument : no_argument,
 					    NULL, 1000 + n };
