@@ -274,7 +274,7 @@ static int read_headers(struct elf_file *f, struct elf_info *e)
 
 int elf_read(const struct elf_source *src, struct elf_info *ret, struct nsbox_error *err)
 {
-	struct nsbox_error own;
+	struct nsbox_error own = { 0 };
 	struct elf_file f = { .src = src, .err = err ? err : &own };
 	struct elf_info e = { 0 };
 	unsigned char magic[SELFMAG];
