@@ -7,11 +7,11 @@
  */
 #include "nsbox/child.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "nsbox/exec_text.h"
 #include "nsbox/util.h"
 
 static const struct {
@@ -28,15 +28,7 @@ static const struct {
 	{ EM_MIPS, "mips" },
 };
 
-#if defined(__x86_64__)
-#define OWN_MACHINE EM_X86_64
-#elif defined(__aarch64__)
-#define OWN_MACHINE EM_AARCH64
-#else
-#error "nsbox knows the system call tables of x86-64 and arm64 only"
-#endif
-
-static const char *machine_name(unsigned machine)
+const char *exec_machine_name(unsigned machine)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(machines); i++)
 		if (machines[i].machine == machine)
@@ -87,13 +79,12 @@ static int diagnose_elf(const char *path, const unsigned char *page, size_t len,
 
 	if (len < sizeof(*h))
 		return say(err, ENOEXEC, "run '%s': it is cut off within its ELF header", path);
-	if (h->e_machine != OWN_MACHINE)
-		return say(err, ENOEXEC, "run '%s': it is built for %s and this machine is %s",
-			   path, machine_name(h->e_machine), machine_name(OWN_MACHINE));
+	if (h->e_machine != EXEC_OWN_MACHINE)
+		return say(err, ENOEXEC, "run '%s': " EXEC_WRONG_MACHINE, path,
+			   exec_machine_name(h->e_machine), exec_machine_name(EXEC_OWN_MACHINE));
 	loader = errnum == ENOENT ? elf_loader(page, len) : NULL;
 	if (loader)
-		return say(err, ENOENT, "run '%s': its loader '%s' is not in the image", path,
-			   loader);
+		return say(err, ENOENT, "run '%s': " EXEC_NO_LOADER, path, loader);
 	return say(err, errnum, "run '%s'", path);
 }
 
@@ -109,17 +100,12 @@ static int diagnose_script(const char *path, const char *page, size_t len, int e
 	memcpy(line, page, n);
 	line[n] = '\0';
 	if (n && line[n - 1] == '\r')
-		return say(
-			err, errnum,
-			"run '%s': its first line ends in a carriage return (CRLF line ends), so "
-			"the interpreter is not found; convert the file to Unix line ends",
-			path);
+		return say(err, errnum, "run '%s': " EXEC_CRLF, path);
 	for (p += 2; *p == ' ' || *p == '\t'; p++)
 		;
 	line[strcspn(p, " \t") + (size_t)(p - line)] = '\0';
 	if (errnum == ENOENT)
-		return say(err, errnum, "run '%s': its interpreter '%s' is not in the image", path,
-			   p);
+		return say(err, errnum, "run '%s': " EXEC_NO_INTERPRETER, path, p);
 	return say(err, errnum, "run '%s' by its interpreter '%s'", path, p);
 }
 
@@ -137,10 +123,7 @@ int diagnose_exec(const char *path, int errnum, struct nsbox_error *err)
 	if (!S_ISREG(st.st_mode))
 		return say(err, EACCES, "run '%s': it is not a regular file", path);
 	if (errnum == EACCES && !(st.st_mode & 0111))
-		return say(err, EACCES,
-			   "run '%s': it is not executable (name it under files.executable in the "
-			   "manifest, or start it through its interpreter)",
-			   path);
+		return say(err, EACCES, "run '%s': " EXEC_NOT_EXECUTABLE, path);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	len = fd < 0 ? 0 : read(fd, page, sizeof(page) - 1);
 	if (len > 4 && !memcmp(page, ELFMAG, SELFMAG))
