@@ -278,7 +278,9 @@ static int set_up(struct child *c, struct nsbox_error *err)
 		if (r < 0 && err->stage == NSBOX_STAGE_NONE)
 			err->stage = stages[i].stage;
 	}
-	return r < 0 ? r : account(c, err);
+	if (r == 0)
+		r = account(c, err);
+	return r < 0 ? r : init_prepare(c, err);
 }
 
 _Noreturn void child_main(struct child *c)

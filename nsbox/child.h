@@ -27,6 +27,7 @@ struct child {
 	int old_root;	/* the host's root while the new one is built, else -1 */
 	int new_root;	/* O_PATH of the root that is being built, then of "/" */
 	int proc_mount; /* mount descriptor of our procfs, or -1 */
+	int signals;	/* init's signalfd */
 };
 
 static inline const struct plan_fixed *child_fixed(const struct child *c)
@@ -60,7 +61,8 @@ int stage_init_filter(struct child *c, struct nsbox_error *err);
 int layer_missing(struct child *c, int layer, int stage, int errnum, const char *what,
 		  struct nsbox_error *err);
 
-/* init.c: serve exec requests until the owner goes. */
+/* init.c: serve exec requests until the owner goes. What can fail is done before it says ready. */
+int init_prepare(struct child *c, struct nsbox_error *err);
 _Noreturn void init_serve(struct child *c);
 
 /* payload.c: become the program of an exec request; reports on channel. */

@@ -278,7 +278,12 @@ static const char *userns_remedy(const struct nsbox_host *h, char *buf, int size
 	const char *why = strerrordesc_np(h->userns_errno);
 	char v[16] = "";
 
-	if (h->userns_errno == ENOSPC)
+	if (h->ids_kind == NSBOX_IDS_SINGLE && (geteuid() == 0 || getegid() == 0))
+		nsbox_format(
+			buf, size,
+			"root needs CAP_SETUID and CAP_SETGID, or run as an ordinary user (%s)",
+			why);
+	else if (h->userns_errno == ENOSPC)
 		nsbox_format(buf, size,
 			     "raise the limit: sysctl -w user.max_user_namespaces=15000 (%s)", why);
 	else if (read_small_file(AT_FDCWD, "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",

@@ -47,11 +47,14 @@ static int open_slots(struct nsbox_error *err)
 	return fd;
 }
 
-static bool lock_byte(int fd, uint32_t n)
+/* 0, or -errno; -EAGAIN: another holds it. */
+static int lock_byte(int fd, uint32_t n)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1 };
 
-	return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+	if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
+		return 0;
+	return errno == EACCES ? -EAGAIN : -errno;
 }
 
 int slot_take(struct slot *ret, struct nsbox_error *err)
@@ -62,8 +65,13 @@ int slot_take(struct slot *ret, struct nsbox_error *err)
 		return fd;
 	/* Lowest first: after a crash the leftovers of a slot are met, and cleared, soon. */
 	for (uint32_t n = 0; n < IDS_SLOTS; n++) {
-		if (!lock_byte(fd, n))
+		int r = lock_byte(fd, n);
+
+		if (r == -EAGAIN)
 			continue;
+		if (r < 0)
+			return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_IO, r,
+					     "lock a slot for the sandbox");
 		ret->number = n;
 		ret->lock_fd = take_fd(&fd);
 		return 0;
@@ -76,7 +84,7 @@ int slot_try(uint32_t number, struct slot *ret)
 {
 	auto_close int fd = open_slots(NULL);
 
-	if (fd < 0 || number >= IDS_SLOTS || !lock_byte(fd, number))
+	if (fd < 0 || number >= IDS_SLOTS || lock_byte(fd, number) < 0)
 		return -EAGAIN;
 	ret->number = number;
 	ret->lock_fd = take_fd(&fd);
@@ -118,6 +126,11 @@ int ids_write_maps(pid_t pid, int kind, uint32_t slot, uint32_t inside, struct n
 		r = write_map(proc, "gid_map", map, err);
 		return r < 0 ? r : write_map(proc, "uid_map", map, err);
 	}
+	/* With a single id the payload is the caller outside as well, and that may never be root. */
+	if (geteuid() == 0 || getegid() == 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_UNSUPPORTED, EPERM,
+				     "map ids: root without CAP_SETUID and CAP_SETGID could only "
+				     "map itself; give it these, or run as an ordinary user");
 	/* Without privilege the kernel wants setgroups off first: dropping a group that a file
 	 * denies would be a gain. */
 	r = write_map(proc, "setgroups", "deny", err);

@@ -23,7 +23,6 @@
 
 struct init {
 	struct child *child;
-	int signals;	/* signalfd */
 	pid_t main_pid; /* of the running exec, 0 for none */
 	uint32_t id;
 	bool kill_rest;
@@ -79,7 +78,7 @@ static void start(struct init *in, const struct ctl_request *req, int *fds, unsi
 	if (r == 0) {
 		pid = child_fork();
 		if (pid == 0) {
-			close(in->signals);
+			close(in->child->signals);
 			close(in->child->control);
 			payload_main(in->child, &exec, &io);
 		}
@@ -149,7 +148,7 @@ static void reap(struct init *in)
 	int status;
 	pid_t pid;
 
-	while (read(in->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+	while (read(in->child->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
 		;
 	while ((pid = wait4(-1, &status, WNOHANG | __WALL, &usage)) > 0)
 		if (pid == in->main_pid)
@@ -215,20 +214,28 @@ static void request(struct init *in)
 	}
 }
 
-_Noreturn void init_serve(struct child *c)
+int init_prepare(struct child *c, struct nsbox_error *err)
 {
-	struct init in = { .child = c };
-	struct pollfd poll_fds[2];
 	sigset_t chld;
 
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &chld, NULL);
-	in.signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (in.signals < 0)
-		_exit(1);
+	if (sigprocmask(SIG_BLOCK, &chld, NULL) < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_READY, NSBOX_E_SETUP, errno, "block SIGCHLD");
+	c->signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (c->signals < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_READY, NSBOX_E_SETUP, errno,
+				     "make a signalfd for the ends of programs");
+	return 0;
+}
+
+_Noreturn void init_serve(struct child *c)
+{
+	struct init in = { .child = c };
+	struct pollfd poll_fds[2];
+
 	poll_fds[0] = (struct pollfd){ .fd = c->control, .events = POLLIN };
-	poll_fds[1] = (struct pollfd){ .fd = in.signals, .events = POLLIN };
+	poll_fds[1] = (struct pollfd){ .fd = c->signals, .events = POLLIN };
 	for (;;) {
 		if (poll(poll_fds, 2, -1) < 0 && errno != EINTR)
 			_exit(1);

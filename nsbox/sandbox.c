@@ -474,9 +474,12 @@ void nsbox_sandbox_free(struct nsbox_sandbox *sb)
 
 	if (!sb)
 		return;
-	/* Init and with it all else: when the wait returns the pid namespace is empty. */
+	/* Init and with it all else: when the wait returns the pid namespace is empty. Init ends by
+	 * losing its socket, too; not yet reaped, its number is nobody else's. */
+	close_fd(&sb->control);
 	if (sb->pidfd >= 0 && !sb->gone) {
-		sys_pidfd_send_signal(sb->pidfd, SIGKILL);
+		if (sys_pidfd_send_signal(sb->pidfd, SIGKILL) < 0)
+			kill(sb->pid, SIGKILL);
 		while (waitid(P_PIDFD, (id_t)sb->pidfd, &info, WEXITED | __WALL) < 0 &&
 		       errno == EINTR)
 			;
@@ -486,7 +489,6 @@ void nsbox_sandbox_free(struct nsbox_sandbox *sb)
 		sb->head = (sb->head + 1) % EVENTS_MAX;
 	}
 	close_fd(&sb->pidfd);
-	close_fd(&sb->control);
 	close_fd(&sb->channel);
 	close_fd(&sb->timer);
 	close_fd(&sb->epoll);
