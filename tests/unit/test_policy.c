@@ -10,8 +10,8 @@
 
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
-#include "policy/internal.h"
 #include "policy/bpf_sim.h"
+#include "policy/internal.h"
 
 #define MI UINT64_C(1048576)
 

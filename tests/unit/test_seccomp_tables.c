@@ -24,9 +24,9 @@
 #include <sys/stat.h>
 
 #include "nsbox/util.h"
+#include "policy/bpf_sim.h"
 #include "policy/internal.h"
 #include "policy/syscalls.h"
-#include "policy/bpf_sim.h"
 
 /* ------------------------------------------------------------------ constants of the tables */
 
