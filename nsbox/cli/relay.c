@@ -41,9 +41,25 @@ static int keep(struct relay_buffer *b, const char *data, size_t n)
 	return 0;
 }
 
+/* Keep the last bytes of what passes. */
+static void keep_tail(struct relay *r, const char *data, size_t n)
+{
+	size_t drop;
+
+	if (n > sizeof(r->tail)) {
+		data += n - sizeof(r->tail);
+		n = sizeof(r->tail);
+	}
+	drop = r->tail_len + n > sizeof(r->tail) ? r->tail_len + n - sizeof(r->tail) : 0;
+	memmove(r->tail, r->tail + drop, r->tail_len - drop);
+	memcpy(r->tail + r->tail_len - drop, data, n);
+	r->tail_len += n - drop;
+}
+
 /* Pass on what one read gives; closes *fd at its end. What is over the limit is read and dropped,
  * so that the program goes on. */
-static void pass(int *fd, int to, uint64_t *left, bool *truncated, struct relay_buffer *kept)
+static void pass(struct relay *tail, int *fd, int to, uint64_t *left, bool *truncated,
+		 struct relay_buffer *kept)
 {
 	char buf[65536];
 	ssize_t n = read(*fd, buf, sizeof(buf));
@@ -62,6 +78,8 @@ static void pass(int *fd, int to, uint64_t *left, bool *truncated, struct relay_
 		*left -= send;
 	if (kept && kept->max)
 		keep(kept, buf, send);
+	if (tail)
+		keep_tail(tail, buf, (size_t)n);
 	if (to >= 0 && send && write_full(to, buf, send) == -EPIPE)
 		close_fd(fd); /* our reader has gone: so does the program's */
 }
@@ -139,16 +157,16 @@ static void drain(struct relay *r)
 
 		if (poll(&p, 1, 0) <= 0)
 			break;
-		pass(&r->master, r->to_out, NULL, NULL, NULL);
+		pass(r, &r->master, r->to_out, NULL, NULL, NULL);
 		if (r->master == before && !(p.revents & POLLIN))
 			break;
 	}
 	while (r->out >= 0)
-		pass(&r->out, r->to_out, &r->out_left, &r->out_truncated, &r->kept_out);
+		pass(NULL, &r->out, r->to_out, &r->out_left, &r->out_truncated, &r->kept_out);
 	while (r->err >= 0)
-		pass(&r->err, r->to_err, &r->err_left, &r->err_truncated, &r->kept_err);
+		pass(r, &r->err, r->to_err, &r->err_left, &r->err_truncated, &r->kept_err);
 	while (r->result >= 0)
-		pass(&r->result, -1, NULL, NULL, &r->kept_result);
+		pass(NULL, &r->result, -1, NULL, NULL, &r->kept_result);
 }
 
 static int loop(struct relay *r, int signals, struct nsbox_result *ret, struct nsbox_error *err)
@@ -171,13 +189,14 @@ static int loop(struct relay *r, int signals, struct nsbox_result *ret, struct n
 		if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
 			return nsbox_fail(err, NSBOX_E_IO, errno, "wait for the sandbox");
 		if (p[2].revents)
-			pass(&r->out, r->to_out, &r->out_left, &r->out_truncated, &r->kept_out);
+			pass(NULL, &r->out, r->to_out, &r->out_left, &r->out_truncated,
+			     &r->kept_out);
 		if (p[3].revents)
-			pass(&r->err, r->to_err, &r->err_left, &r->err_truncated, &r->kept_err);
+			pass(r, &r->err, r->to_err, &r->err_left, &r->err_truncated, &r->kept_err);
 		if (p[4].revents)
-			pass(&r->result, -1, NULL, NULL, &r->kept_result);
+			pass(NULL, &r->result, -1, NULL, NULL, &r->kept_result);
 		if (p[5].revents)
-			pass(&r->master, r->to_out, NULL, NULL, NULL);
+			pass(r, &r->master, r->to_out, NULL, NULL, NULL);
 		if (p[7].revents & (POLLERR | POLLHUP))
 			close_fd(&r->in);
 		else if (p[6].revents)

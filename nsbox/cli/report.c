@@ -96,6 +96,19 @@ static struct json_object *limits_json(const struct report *rep)
 	return o;
 }
 
+/* The library's remarks are notes where they are no error. */
+static struct json_object *notes_json(const struct report *rep)
+{
+	const struct nsbox_error *e = &rep->result->error;
+	struct json_object *list = json_object_new_array();
+
+	if (!e->code && e->msg[0])
+		json_object_array_add(list, str(e->msg));
+	if (rep->note)
+		json_object_array_add(list, str(rep->note));
+	return list;
+}
+
 static struct json_object *report_json(const struct report *rep)
 {
 	const struct nsbox_result *r = rep->result;
@@ -107,6 +120,7 @@ static struct json_object *report_json(const struct report *rep)
 		o, "signal",
 		r->signal ? str(sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "?") : NULL);
 	json_object_object_add(o, "error", r->error.code ? error_json(&r->error) : NULL);
+	json_object_object_add(o, "notes", notes_json(rep));
 	json_object_object_add(o, "stdout_truncated", json_object_new_boolean(rep->out_truncated));
 	json_object_object_add(o, "stderr_truncated", json_object_new_boolean(rep->err_truncated));
 	json_object_object_add(o, "duration_ms",

@@ -20,6 +20,7 @@
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
 #include "policy/json_strict.h"
+#include "policy/skill/skill.h"
 
 /* ------------------------------------------------------------------ policy */
 
@@ -36,6 +37,7 @@ static int load_manifest(struct run *c, struct nsbox_error *err)
 		nsbox_format(path, sizeof(path), "%s/skill.json", o->skill);
 		file = access(path, F_OK) == 0 ? path : NULL;
 	}
+	c->is_default = !file;
 	if (!file)
 		return nsbox_manifest_default(&c->manifest, err);
 	r = cli_read_file(file, 256u << 10, &text, &len, err);
@@ -47,22 +49,22 @@ static int load_manifest(struct run *c, struct nsbox_error *err)
 	return r;
 }
 
-/* Inside name of the skill: the manifest's, else the directory's; only harmless characters. */
-static void name_skill(struct run *c)
+/* Only harmless characters. */
+void run_name_skill(const struct nsbox_manifest *m, const char *dir, char *buf, int size)
 {
 	char real[4096];
-	const char *name = nsbox_manifest_name(c->manifest);
-	int n = nsbox_format(c->skill_dir, sizeof(c->skill_dir), "/skills/");
+	const char *name = nsbox_manifest_name(m);
+	int n = nsbox_format(buf, size, "/skills/");
 
-	if (!*name && realpath(c->opt->skill, real))
+	if (!*name && realpath(dir, real))
 		name = strrchr(real, '/') + 1;
-	for (; *name && n < (int)sizeof(c->skill_dir) - 1; name++) {
+	for (; *name && n < size - 1; name++) {
 		bool ok = (*name >= 'a' && *name <= 'z') || (*name >= 'A' && *name <= 'Z') ||
 			  (*name >= '0' && *name <= '9') || *name == '-' || *name == '_';
 
-		c->skill_dir[n++] = ok ? *name : '_';
+		buf[n++] = ok ? *name : '_';
 	}
-	c->skill_dir[n] = '\0';
+	buf[n] = '\0';
 }
 
 static int make_policy(struct run *c, struct nsbox_error *err)
@@ -79,7 +81,7 @@ static int make_policy(struct run *c, struct nsbox_error *err)
 	if (r < 0)
 		return r;
 	if (c->opt->skill) {
-		name_skill(c);
+		run_name_skill(c->manifest, c->opt->skill, c->skill_dir, sizeof(c->skill_dir));
 		ro.skill_dir = c->skill_dir;
 	}
 	r = nsbox_policy_resolve(c->manifest, &ro, &c->policy, err);
@@ -242,7 +244,10 @@ static int connect_stdio(struct run *c, struct theirs *t, struct nsbox_error *er
 
 	if (r->tty)
 		return 0;
-	if (c->opt->python || c->no_stdin || closed) {
+	if (c->capture && c->input) {
+		r->from = -1;
+		t->in = make_memfd("nsbox-stdin", c->input, strlen(c->input), false);
+	} else if (c->capture || c->opt->python || c->no_stdin || closed) {
 		r->from = -1;
 	} else if (plain_input()) {
 		r->from = -1;
@@ -288,6 +293,11 @@ static void set_limits(struct run *c)
 		r->kept_err.max = c->limits.stderr_max;
 		r->kept_result.max = c->limits.result_max;
 		r->to_out = STDERR_FILENO; /* standard output is for the value */
+	}
+	if (c->capture) {
+		r->kept_out.max = c->limits.stdout_max;
+		r->kept_err.max = c->limits.stderr_max;
+		r->to_out = r->to_err = -1;
 	}
 }
 
@@ -363,6 +373,15 @@ static void print_value(const struct run *c)
 		fprintf(stderr, "nsbox: %s\n", c->outcome.msg);
 }
 
+/* What a program that ended with 127 may have said to explain itself. */
+static void take_note(struct run *c)
+{
+	const struct relay *r = &c->relay;
+
+	if (c->result.cause == NSBOX_CAUSE_EXIT && c->result.exit_status == 127)
+		skill_missing_library(r->tail, r->tail_len, c->note, sizeof(c->note));
+}
+
 /* One line about an end that the program itself did not choose. */
 static void tell(const struct run *c)
 {
@@ -372,6 +391,8 @@ static void tell(const struct run *c)
 		fprintf(stderr, "nsbox: output was cut at the policy's limit\n");
 	if (r->error.code)
 		cli_error(&r->error);
+	else if (c->note[0])
+		fprintf(stderr, "nsbox: %s\n", c->note);
 	else if (r->cause == NSBOX_CAUSE_WALL_TIME)
 		fprintf(stderr, "nsbox: ended by the time limit\n");
 	else if (r->cause == NSBOX_CAUSE_MEMORY)
@@ -394,10 +415,11 @@ static int report(struct run *c, struct nsbox_error *err)
 		.value = c->outcome.data,
 		.msg = c->outcome.msg,
 		.policy_digest = c->digest,
-		.profile_manifest = c->opt->manifest ? c->opt->manifest
-				    : c->opt->skill  ? c->opt->skill
-						     : "default",
+		.profile_manifest = c->is_default      ? "default"
+				    : c->opt->manifest ? c->opt->manifest
+						       : c->opt->skill,
 		.outputs = c->outputs,
+		.note = c->note[0] ? c->note : NULL,
 	};
 
 	if (c->opt->verbose)
@@ -414,7 +436,7 @@ static int exit_status(const struct run *c)
 	return c->result.exit_status;
 }
 
-static void done(struct run *c)
+void run_done(struct run *c)
 {
 	nsbox_sandbox_free(c->sb);
 	if (c->result.cgroup_kind != NSBOX_CGROUP_NONE)
@@ -435,7 +457,13 @@ static void done(struct run *c)
 		free((void *)c->argv);
 }
 
-static int steps(struct run *c, struct nsbox_error *err)
+void run_init(struct run *c, const struct run_options *opt)
+{
+	*c = (struct run){ .opt = opt, .files = -1, .request = -1 };
+	c->relay = (struct relay){ .in = -1, .out = -1, .err = -1, .result = -1, .master = -1 };
+}
+
+int run_execute(struct run *c, struct nsbox_error *err)
 {
 	int r = make_policy(c, err);
 
@@ -445,6 +473,15 @@ static int steps(struct run *c, struct nsbox_error *err)
 		r = run_make_files(c, err);
 	if (r == 0)
 		r = run_it(c, err);
+	if (r == 0)
+		take_note(c);
+	return r;
+}
+
+static int steps(struct run *c, struct nsbox_error *err)
+{
+	int r = run_execute(c, err);
+
 	if (r == 0)
 		r = run_collect(c, err);
 	if (r == 0 && c->opt->python)
@@ -461,15 +498,15 @@ static int steps(struct run *c, struct nsbox_error *err)
 int cmd_run(int argc, char **argv)
 {
 	struct run_options opt;
-	struct run c = { .opt = &opt, .files = -1, .request = -1 };
 	struct nsbox_error err = { 0 };
+	struct run c;
 	int r = run_parse(argc, argv, &opt);
 
 	if (r >= 0)
 		return r;
-	c.relay = (struct relay){ .in = -1, .out = -1, .err = -1, .result = -1, .master = -1 };
+	run_init(&c, &opt);
 	r = steps(&c, &err);
 	r = r < 0 ? cli_error(&err) : exit_status(&c);
-	done(&c);
+	run_done(&c);
 	return r;
 }

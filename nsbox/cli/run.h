@@ -55,6 +55,8 @@ struct relay {
 	struct relay_buffer kept_out, kept_err, kept_result;
 	int master; /* of the run's terminal */
 	bool tty;
+	char tail[2048]; /* the end of what went to standard error, or to the terminal */
+	size_t tail_len;
 };
 
 /* Until the exec is over. Signals that reach this process are passed on. 0 with *ret filled. */
@@ -67,6 +69,7 @@ struct run {
 	const struct run_options *opt;
 	struct nsbox_host host;
 	struct nsbox_manifest *manifest;
+	bool is_default; /* there was none */
 	struct nsbox_policy *policy;
 	struct nsbox_policy_limits limits;
 	char digest[65];
@@ -76,7 +79,9 @@ struct run {
 	const char *cwd;     /* inside; NULL: the plan's */
 	const char *const *argv;
 	char **env;
-	bool no_stdin; /* the entry point reads none */
+	bool no_stdin;	   /* the entry point reads none */
+	bool capture;	   /* output is kept in relay.kept_* and goes nowhere */
+	const char *input; /* with capture: standard input; NULL: none */
 	uint64_t wall_ms;
 	int files;   /* memfd with the file stream, or -1 */
 	int request; /* of the Python runner, or -1 */
@@ -87,14 +92,24 @@ struct run {
 	struct relay relay;
 	struct nsbox_result result;
 	struct pycall_outcome outcome;
+	char note[512]; /* what may have gone wrong, "": nothing known */
 	struct json_object *outputs;
 };
+
+/* Inside path of a skill: by its manifest's name, else its directory's. */
+void run_name_skill(const struct nsbox_manifest *m, const char *dir, char *buf, int size);
+void run_init(struct run *c, const struct run_options *opt);
+/* Policy, program, files, and the run itself until it has ended; c->sb is left for collecting. */
+int run_execute(struct run *c, struct nsbox_error *err);
+void run_done(struct run *c);
 
 const char *run_work_dir(const struct run *c); /* inside */
 /* The file stream of --skill, --put and --unpack, in a memfd (run_files.c). */
 int run_make_files(struct run *c, struct nsbox_error *err);
 /* The outputs into --output (run_outputs.c). */
 int run_collect(struct run *c, struct nsbox_error *err);
+/* The same as a file stream; *ret_fd -1 where there is nothing to collect. */
+int run_collect_stream(struct run *c, int *ret_fd, struct nsbox_error *err);
 
 /* ------------------------------------------------------------------ report */
 
@@ -109,6 +124,7 @@ struct report {
 	const char *policy_digest;
 	const char *profile_manifest; /* "default" or the file's name */
 	struct json_object *outputs;  /* borrowed, may be NULL */
+	const char *note;	      /* NULL: none */
 };
 
 int report_write(const struct report *rep, const char *path, struct nsbox_error *err);

@@ -69,30 +69,46 @@ static int wait_collected(struct run *c, struct nsbox_error *err)
 	}
 }
 
-int run_collect(struct run *c, struct nsbox_error *err)
+int run_collect_stream(struct run *c, int *ret_fd, struct nsbox_error *err)
 {
-	const struct nsbox_files_limits lim = NSBOX_FILES_LIMITS_DEFAULT;
 	struct nsbox_output rules[16];
 	unsigned n = output_rules(c, rules);
-	auto_close int stream = -1, dir = -1;
+	auto_close int stream = -1;
 	int r;
 
-	if (!c->opt->output || !n || c->result.cause == NSBOX_CAUSE_SANDBOX ||
+	*ret_fd = -1;
+	if (!n || c->result.cause == NSBOX_CAUSE_SANDBOX ||
 	    c->result.cause == NSBOX_CAUSE_INTERRUPTED)
 		return 0;
-	if (mkdir(c->opt->output, 0755) < 0 && errno != EEXIST)
-		return nsbox_fail(err, NSBOX_E_IO, errno, "make '%s'", c->opt->output);
-	dir = open(c->opt->output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	stream = memfd_create("nsbox-outputs", MFD_CLOEXEC);
-	if (dir < 0 || stream < 0)
-		return nsbox_fail(err, NSBOX_E_IO, errno, "open '%s'", c->opt->output);
+	if (stream < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make a memfd for outputs");
 	r = nsbox_sandbox_collect(c->sb, run_work_dir(c), rules, n, stream, err);
 	if (r == 0)
 		r = wait_collected(c, err);
-	if (r < 0)
+	if (r == 0 && lseek(stream, 0, SEEK_SET) < 0)
+		r = nsbox_fail(err, NSBOX_E_IO, errno, "rewind the outputs");
+	if (r == 0)
+		*ret_fd = take_fd(&stream);
+	return r;
+}
+
+int run_collect(struct run *c, struct nsbox_error *err)
+{
+	const struct nsbox_files_limits lim = NSBOX_FILES_LIMITS_DEFAULT;
+	auto_close int stream = -1, dir = -1;
+	int r;
+
+	if (!c->opt->output)
+		return 0;
+	r = run_collect_stream(c, &stream, err);
+	if (r < 0 || stream < 0)
 		return r;
+	if (mkdir(c->opt->output, 0755) < 0 && errno != EEXIST)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "make '%s'", c->opt->output);
+	dir = open(c->opt->output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "open '%s'", c->opt->output);
 	c->outputs = json_object_new_array();
-	if (lseek(stream, 0, SEEK_SET) < 0)
-		return nsbox_fail(err, NSBOX_E_IO, errno, "rewind the outputs");
 	return nsbox_files_receive_dir(stream, dir, &lim, note_output, c->outputs, err);
 }

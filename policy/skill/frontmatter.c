@@ -117,7 +117,7 @@ static size_t escaped_char(const char *s, size_t left, unsigned digits, char *re
 			return 0;
 		c = c << 4 | (uint32_t)((p - hex) & 15);
 	}
-	return c ? utf8_encode(c, ret) : 0;
+	return c ? text_encode(c, ret) : 0;
 }
 
 /* s is behind the backslash; how much of it was taken, 0: nothing known. */
@@ -476,7 +476,7 @@ int frontmatter_read(const char *text, size_t len, struct frontmatter *ret, stru
 	rc = find_fences(&r);
 	if (rc < 0)
 		return rc;
-	if (!utf8_valid(r.at, (size_t)(r.end - r.at)))
+	if (!text_is_utf8(r.at, (size_t)(r.end - r.at)))
 		return fail(&r, 1, "the front matter is not UTF-8 text");
 	rc = read_keys(&r, &f);
 	if (rc < 0) {

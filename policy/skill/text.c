@@ -28,7 +28,7 @@ static size_t decode(const unsigned char *s, size_t len, uint32_t *ret)
 	return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n;
 }
 
-bool utf8_valid(const char *s, size_t len)
+bool text_is_utf8(const char *s, size_t len)
 {
 	for (size_t i = 0, n; i < len; i += n) {
 		uint32_t c;
@@ -40,7 +40,7 @@ bool utf8_valid(const char *s, size_t len)
 	return true;
 }
 
-size_t utf8_encode(uint32_t c, char ret[4])
+size_t text_encode(uint32_t c, char ret[4])
 {
 	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 	static const unsigned char lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };

@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 /* Well-formed, no NUL, no surrogates. */
-bool utf8_valid(const char *s, size_t len);
+bool text_is_utf8(const char *s, size_t len);
 /* Bytes written to ret (at most 4); 0: no such character. */
-size_t utf8_encode(uint32_t c, char ret[4]);
+size_t text_encode(uint32_t c, char ret[4]);
 
 /*
  * A copy in which whatever is not a printable character of well-formed UTF-8 stands as \xNN:

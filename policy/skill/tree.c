@@ -161,7 +161,7 @@ static void look_link(struct scan *s, const struct skill_file *f, int dir_fd, co
 
 static void look_name(struct scan *s, const char *path)
 {
-	bool odd = !utf8_valid(path, strlen(path));
+	bool odd = !text_is_utf8(path, strlen(path));
 
 	for (const char *p = path; *p; p++)
 		odd |= (unsigned char)*p < 0x20 || *p == 0x7f;
