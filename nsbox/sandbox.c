@@ -185,6 +185,20 @@ static int go(struct nsbox_sandbox *sb)
 	return ctl_send(sb->control, &req, sizeof(req), NULL, 0);
 }
 
+/* Maps cannot be written for a child that has ended; if it said why, that is the reason. */
+static int reason(struct nsbox_sandbox *sb, int r, struct nsbox_error *err)
+{
+	struct ctl_report rep;
+	int fd, pid;
+
+	if (ctl_recv_report(sb->control, &rep, &fd, &pid) < 0)
+		return r;
+	close_fd(&fd);
+	if (rep.kind == CTL_FAILED && err)
+		*err = rep.error;
+	return r;
+}
+
 static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 		      struct nsbox_error *err)
 {
@@ -200,8 +214,9 @@ static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 	if (r < 0)
 		return r;
 	r = ids_write_maps(sb->pid, sb->ids_kind, sb->slot.number, sb->fixed->uid, err);
-	if (r == 0)
-		r = watch(sb, sb->control, supervise_control, err);
+	if (r < 0)
+		return reason(sb, r, err);
+	r = watch(sb, sb->control, supervise_control, err);
 	if (r == 0)
 		r = watch(sb, sb->pidfd, supervise_pidfd, err);
 	if (r < 0)
@@ -318,6 +333,9 @@ static int send_exec(struct nsbox_sandbox *sb, int blob_fd, uint32_t flags,
 	if (r < 0)
 		return r;
 	r = ctl_send(sb->control, &req, sizeof(req), fds, n);
+	/* Init has ended. Why it did is on its way, as an event, and says more than this would. */
+	if (r == -EPIPE || r == -ECONNRESET)
+		return 0;
 	return r < 0 ? nsbox_fail(err, NSBOX_E_PROTOCOL, r, "reach the sandbox's init") : 0;
 }
 
