@@ -194,7 +194,7 @@ static int choose_program(struct run *c, struct nsbox_error *err)
 	c->cwd = o->skill ? c->skill_dir : NULL;
 	if (o->python)
 		return make_call(c, err);
-	if (o->skill && (o->entry || !*o->argv)) {
+	if (o->skill && (o->entry || c->choose_entry || !*o->argv)) {
 		int r = choose_entry(c, err);
 
 		if (r < 0)
@@ -495,18 +495,24 @@ static int steps(struct run *c, struct nsbox_error *err)
 	return report(c, err);
 }
 
-int cmd_run(int argc, char **argv)
+int run_main(const struct run_options *opt, bool choose_entry)
 {
-	struct run_options opt;
 	struct nsbox_error err = { 0 };
 	struct run c;
-	int r = run_parse(argc, argv, &opt);
+	int r;
 
-	if (r >= 0)
-		return r;
-	run_init(&c, &opt);
+	run_init(&c, opt);
+	c.choose_entry = choose_entry;
 	r = steps(&c, &err);
 	r = r < 0 ? cli_error(&err) : exit_status(&c);
 	run_done(&c);
 	return r;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	struct run_options opt;
+	int r = run_parse(argc, argv, &opt);
+
+	return r >= 0 ? r : run_main(&opt, false);
 }

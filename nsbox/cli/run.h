@@ -81,6 +81,7 @@ struct run {
 	char **env;
 	bool no_stdin;	   /* the entry point reads none */
 	bool capture;	   /* output is kept in relay.kept_* and goes nowhere */
+	bool choose_entry; /* argv are arguments of the entry point, as after --entry */
 	const char *input; /* with capture: standard input; NULL: none */
 	uint64_t wall_ms;
 	int files;   /* memfd with the file stream, or -1 */
@@ -102,6 +103,8 @@ void run_init(struct run *c, const struct run_options *opt);
 /* Policy, program, files, and the run itself until it has ended; c->sb is left for collecting. */
 int run_execute(struct run *c, struct nsbox_error *err);
 void run_done(struct run *c);
+/* All of `nsbox run`; returns the exit status. choose_entry: as in struct run. */
+int run_main(const struct run_options *opt, bool choose_entry);
 
 const char *run_work_dir(const struct run *c); /* inside */
 /* The file stream of --skill, --put and --unpack, in a memfd (run_files.c). */

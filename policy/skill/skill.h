@@ -126,10 +126,11 @@ int skill_read(int dir_fd, const char *path, size_t max, char **ret, size_t *ret
 
 /* ------------------------------------------------------------------ init */
 
-/* The text of a first skill.json for the directory (malloc'd); dir_name names it where nothing else
- * does. What was guessed and what was not is in the report, as warnings. */
-int skill_init(int dir_fd, const char *dir_name, char **ret, struct skill_report *rep,
-	       struct nsbox_error *err);
+/*
+ * The text of a first skill.json for the directory (malloc'd), one that the reader accepts. dir_name
+ * names it where SKILL.md does not. What is wrong with the files is not its business.
+ */
+int skill_init(int dir_fd, const char *dir_name, char **ret, struct nsbox_error *err);
 
 /* ------------------------------------------------------------------ after a run */
 

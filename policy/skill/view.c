@@ -239,13 +239,14 @@ struct walk {
 	unsigned links;
 };
 
+/* rest is empty or begins with a '/'. */
 static int follow(struct walk *w, const char *target, const char *rest)
 {
 	char joined[PATH_MAX];
 
 	if (++w->links > LINKS_MAX)
 		return -ELOOP;
-	if ((size_t)snprintf(joined, sizeof(joined), "%s/%s", target, rest) >= sizeof(joined))
+	if ((size_t)snprintf(joined, sizeof(joined), "%s%s", target, rest) >= sizeof(joined))
 		return -ENAMETOOLONG;
 	if (*target == '/')
 		w->at[0] = '\0';
