@@ -90,6 +90,7 @@ static struct object filesystem(const struct nsbox_policy *p)
 	put_list(&o, "exec", p->exec);
 	put_list(&o, "executable", p->make_exec);
 	put_list(&o, "mask", p->mask);
+	put_list(&o, "optional", p->optional);
 	put_list(&o, "read", p->read);
 	put_list(&o, "readOnly", p->read_only);
 	put_bool(&o, "rootReadOnly", p->profile->root_rdonly);
@@ -174,36 +175,124 @@ static struct object process(const struct nsbox_policy *p)
 	struct object o = object_new();
 
 	put_bool(&o, "jit", p->jit);
+	put_bool(&o, "listen", p->listen);
+	put_bool(&o, "netlink", p->netlink);
 	put_bool(&o, "ptrace", p->ptrace);
 	put_str(&o, "subprocess", words[p->subprocess]);
 	put_bool(&o, "threads", p->threads);
-	put_u64(&o, "uid", POLICY_UID);
+	put_u64(&o, "uid", p->uid);
 	return o;
+}
+
+/* ------------------------------------------------------------------ lists of objects */
+
+static void add_object(struct object *o, struct json_object *a, struct object one)
+{
+	if (one.failed || json_object_array_add(a, one.o) < 0) {
+		json_object_put(one.o);
+		o->failed = true;
+	}
+}
+
+static struct object network(const struct nsbox_policy *p)
+{
+	static const char *const modes[] = { "none", "allowlist", "open" };
+	static const char *const protocols[] = { "tcp", "udp" };
+	struct object o = object_new();
+	struct json_object *a = json_object_new_array();
+
+	for (size_t i = 0; a && i < p->network.n_allow; i++) {
+		const struct policy_host *h = &p->network.allow[i];
+		struct json_object *ports = json_object_new_array();
+		struct object one = object_new();
+
+		put_str(&one, "host", h->host);
+		for (const uint32_t *n = h->ports; ports && *n; n++)
+			json_object_array_add(ports, json_object_new_uint64(*n));
+		put(&one, "ports", ports);
+		put_str(&one, "protocol", protocols[h->protocol]);
+		add_object(&o, a, one);
+	}
+	put(&o, "allow", a);
+	put_list(&o, "denyCidrs", p->network.deny_cidrs);
+	put_str(&o, "mode", modes[p->network.mode]);
+	return o;
+}
+
+/* What was asked for beyond the profile, in the order of asking, split by what came of it. */
+static void put_grants(struct object *o, const char *key, const struct nsbox_policy *p,
+		       bool granted, bool refused)
+{
+	struct json_object *a = json_object_new_array();
+
+	for (size_t i = 0; a && i < p->n_grants; i++) {
+		const struct policy_grant *g = &p->grants[i];
+		struct object one;
+
+		if (g->refused ? !refused : !granted)
+			continue;
+		one = object_new();
+		put_str(&one, "pointer", g->pointer);
+		put_str(&one, "value", g->value);
+		if (!granted)
+			put_str(&one, "why", g->refused);
+		add_object(o, a, one);
+	}
+	put(o, key, a);
+}
+
+static void put_gaps(struct object *o, const struct nsbox_policy *p)
+{
+	struct json_object *a = json_object_new_array();
+
+	for (size_t i = 0; a && i < p->n_gaps; i++) {
+		struct object one = object_new();
+
+		put_str(&one, "pointer", p->gaps[i].pointer);
+		put_str(&one, "why", p->gaps[i].why);
+		add_object(o, a, one);
+	}
+	put(o, "unsupported", a);
+}
+
+static void put_lost(struct object *o, const struct nsbox_policy *p)
+{
+	struct json_object *a = json_object_new_array();
+	const char *name;
+
+	for (size_t i = 0; a && (name = landlock_lost(p, i)); i++)
+		json_object_array_add(a, json_object_new_string(name));
+	put(o, "landlockLost", a);
 }
 
 static struct object whole(const struct nsbox_policy *p)
 {
 	struct object o = object_new(), env = object_new(), landlock = object_new(),
-		      network = object_new(), syscalls = object_new();
+		      syscalls = object_new();
 
+	put_grants(&o, "asked", p, true, true);
 	put_list(&env, "pass", p->env_pass);
 	put_list(&env, "set", p->env);
 	put_object(&o, "env", env);
 	put_object(&o, "filesystem", filesystem(p));
+	put_grants(&o, "granted", p, true, false);
+	put_str(&o, "hostname", p->hostname);
 	put_u64(&landlock, "abi", p->landlock_abi);
 	put_object(&o, "landlock", landlock);
+	put_lost(&o, p);
 	put_object(&o, "layers", layers(p));
 	put_object(&o, "limits", limits(&p->limits));
 	put_str(&o, "manifest", *p->manifest_sha256 ? p->manifest_sha256 : "default");
 	put_str(&o, "minTier", nsbox_tier_name((int)p->tier));
 	put_str(&o, "name", p->name);
-	put_str(&network, "mode", "none");
-	put_object(&o, "network", network);
+	put_object(&o, "network", network(p));
 	put_outputs(&o, p);
 	put_object(&o, "process", process(p));
 	put_str(&o, "profile", p->profile->name);
+	put_grants(&o, "refused", p, false, true);
 	put_list(&syscalls, "allow", p->syscalls);
 	put_object(&o, "syscalls", syscalls);
+	put_gaps(&o, p);
 	return o;
 }
 

@@ -12,7 +12,7 @@ static int add_filters(const struct nsbox_policy *p, struct blob_builder *b,
 	const struct seccomp_spec spec = { .arch = SECCOMP_ARCH_NATIVE, .extra = p->syscalls };
 	const unsigned traits[] = {
 		seccomp_traits(p),
-		SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_INIT,
+		SC_PAYLOAD | SC_INIT,
 	};
 	struct seccomp_program prog[ARRAY_SIZE(traits)];
 	int r = seccomp_compile(&spec, traits, ARRAY_SIZE(traits), prog, err);
@@ -39,8 +39,8 @@ static void add_fixed(const struct nsbox_policy *p, struct blob_builder *b, stru
 {
 	f->flags = p->profile->root_rdonly ? PLAN_ROOT_RDONLY : 0;
 	memcpy(f->layer, p->layer, sizeof(p->layer));
-	f->uid = f->gid = POLICY_UID;
-	f->hostname = blob_str(b, "sandbox");
+	f->uid = f->gid = p->uid;
+	f->hostname = blob_str(b, p->hostname);
 	f->profile = blob_str(b, p->profile->name);
 	f->manifest_sha256 = blob_str(b, p->manifest_sha256);
 	f->workdir = blob_str(b, p->workdir);
@@ -71,9 +71,13 @@ static int fill(const struct nsbox_policy *p, struct blob_builder *b, struct nsb
 
 int nsbox_policy_compile(const struct nsbox_policy *p, int *ret_plan_fd, struct nsbox_error *err)
 {
-	struct blob_builder *b = blob_new(PLAN_MAGIC);
+	struct blob_builder *b;
 	int r;
 
+	if (p->n_gaps)
+		return nsbox_fail_at(err, NSBOX_STAGE_COMPILE, NSBOX_E_UNSUPPORTED, 0, "%s: %s",
+				     p->gaps[0].pointer, p->gaps[0].why);
+	b = blob_new(PLAN_MAGIC);
 	if (!b)
 		return nsbox_fail_at(err, NSBOX_STAGE_COMPILE, NSBOX_E_NOMEM, ENOMEM,
 				     "make a plan");

@@ -12,6 +12,7 @@
 
 #include "nsbox/plan_build.h"
 #include "nsbox/plan_format.h"
+#include "policy/json_strict.h"
 
 /* ------------------------------------------------------------------ manifest */
 
@@ -21,6 +22,11 @@
 enum profile_id { PROFILE_STANDARD, PROFILE_STRICT, PROFILE_NETWORK, PROFILE_BUILD };
 enum skill_mode { SKILL_RO, SKILL_OVERLAY };
 enum workspace_mode { WORKSPACE_OVERLAY, WORKSPACE_NONE, WORKSPACE_RW };
+
+enum network_mode { NETWORK_NONE, NETWORK_ALLOWLIST, NETWORK_OPEN };
+enum session_mode { SESSION_ONESHOT, SESSION_SESSION };
+enum secret_inject { INJECT_ENV, INJECT_FILE, INJECT_HEADER };
+enum config_type { CONFIG_STRING, CONFIG_INTEGER, CONFIG_NUMBER, CONFIG_BOOLEAN };
 
 struct manifest_entrypoint {
 	char *id, *cwd, *description;
@@ -44,12 +50,49 @@ struct manifest_test {
 };
 
 struct manifest_resources {
-	uint64_t cpu_milli, memory, disk, file_size, stdout_max, stderr_max, result_max;
+	uint64_t cpu_milli, memory, swap, disk, file_size, stdout_max, stderr_max, result_max;
 	uint32_t pids, open_files;
 };
 
 struct manifest_var {
 	char *name, *value;
+};
+
+/* A path that is granted. */
+struct manifest_path {
+	char *path, *description;
+	bool optional; /* not there, or not to be had: the run goes on without it */
+};
+
+struct manifest_paths {
+	struct manifest_path *v;
+	size_t n;
+};
+
+struct manifest_host {
+	char *host, *description;
+	uint32_t *ports;   /* ends with 0 */
+	uint32_t protocol; /* tcp, udp */
+	bool optional;
+};
+
+struct manifest_secret {
+	char *name, *source, *description;
+	char **hosts;
+	uint32_t inject; /* enum secret_inject */
+	bool sensitive, optional;
+};
+
+struct manifest_config {
+	char *id, *title, *description;
+	uint32_t type;					  /* enum config_type */
+	struct json_object *preset, *choices, *min, *max; /* NULL: not written */
+	bool required, sensitive;
+};
+
+struct manifest_tool {
+	char *entrypoint, *name, *description;
+	struct json_object *input;
 };
 
 struct nsbox_manifest {
@@ -61,40 +104,75 @@ struct nsbox_manifest {
 	uint32_t profile;
 	struct manifest_entrypoint *entrypoints;
 	size_t n_entrypoints;
-	char **executable;
 	struct {
-		char **read, **write, **exec, **mask, **read_only;
+		char *rootfs, *interpreter, *interpreter_version, *lockfile, *lockfile_sha256;
+	} runtime;
+	struct {
+		char *kernel; /* ">=5.13" */
+		uint32_t landlock_abi;
+		char **features;
+	} compatibility;
+	char **executable;
+	struct manifest_var *digests; /* path, SHA-256 */
+	size_t n_digests;
+	struct {
+		struct manifest_paths read, write, exec;
+		char **mask, **read_only;
 		uint32_t skill, workspace, tmp_exec;
 		uint64_t workspace_size, tmp_size;
 	} fs;
 	struct manifest_output *outputs;
 	size_t n_outputs;
-	uint32_t network;
+	struct {
+		uint32_t mode; /* enum network_mode, UNSET */
+		struct manifest_host *allow;
+		size_t n_allow;
+		char **deny_cidrs;
+		uint32_t dns;
+	} network;
+	struct manifest_secret *secrets;
+	size_t n_secrets;
 	char **env_pass;
 	struct manifest_var *env_set;
 	size_t n_env_set;
+	struct manifest_config *config;
+	size_t n_config;
 	struct {
-		uint32_t subprocess, jit, threads, ptrace, userns, netlink, user;
+		uint32_t subprocess, jit, threads, ptrace, userns, netlink, listen, user;
 	} process;
-	char **syscalls;
+	char **syscalls, **syscall_groups;
 	struct manifest_resources res;
 	struct {
 		uint64_t wall_ms, cpu_ms, grace_ms;
 	} timeouts;
+	struct {
+		uint32_t mode; /* enum session_mode */
+		uint64_t idle_ms, ttl_ms;
+		uint32_t max_commands;
+		bool warm;
+	} session;
+	struct {
+		char *time, *hostname;
+		uint64_t seed; /* UINT64_MAX: not written */
+	} determinism;
 	uint32_t require[NSBOX_LAYER_MAX];
 	uint32_t min_tier; /* enum nsbox_tier, UNSET */
+	struct {
+		uint32_t level;
+		uint64_t retain_ms;
+	} audit;
+	struct {
+		struct manifest_tool *tools;
+		size_t n_tools;
+		uint32_t transport;
+	} mcp;
 	char **platforms;
 	struct manifest_test *tests;
 	size_t n_tests;
 };
 
-struct json_reader;
-struct json_object;
-struct json_field;
-/* manifest_tests.c */
-int manifest_take_tests(struct json_reader *, struct json_object *, const struct json_field *,
-			void *);
-void manifest_free_tests(struct nsbox_manifest *m);
+/* manifest_fields.c: the one description of skill.json; see fields.h for what is made of it. */
+extern const struct json_table manifest_table;
 
 /* ------------------------------------------------------------------ profiles */
 
@@ -102,11 +180,12 @@ void manifest_free_tests(struct nsbox_manifest *m);
 struct profile {
 	const char *name;
 	const char *summary;
-	const char *unavailable; /* why it cannot be used, NULL: it can */
-	uint32_t subprocess;	 /* enum plan_subprocess */
+	uint32_t subprocess; /* enum plan_subprocess */
 	bool jit, ptrace;
 	bool root_rdonly;   /* overlay root read-only; /tmp, HOME, workspace on tmpfs */
 	bool exec_writable; /* programs may be started from /tmp, HOME and workspace */
+	bool uid_root;	    /* user 0 inside */
+	uint32_t network;   /* enum network_mode */
 	uint64_t memory, wall_ms;
 	uint32_t pids, cpu_milli;
 };
@@ -123,6 +202,25 @@ struct policy_tmpfs {
 };
 enum { TMPFS_TMP, TMPFS_VAR_TMP, TMPFS_HOME, TMPFS_WORKSPACE, TMPFS_SKILL, TMPFS_MAX };
 
+/* What a manifest asked for beyond its profile: granted, or refused where it was optional. */
+struct policy_grant {
+	char *pointer; /* JSON pointer into the manifest */
+	char *value;   /* as it was resolved, for people */
+	char *refused; /* why not, NULL: granted */
+};
+
+/* Something that this version has no enforcement for: such a policy compiles to no plan. */
+struct policy_gap {
+	char *pointer, *why;
+};
+
+struct policy_host {
+	char *host;	 /* lower case, no trailing dot; "*.example.com" for names below it */
+	uint32_t *ports; /* sorted, ends with 0 */
+	uint32_t protocol;
+	char *pointer; /* where the manifest asks for it */
+};
+
 struct nsbox_policy {
 	const struct profile *profile;
 	char manifest_sha256[65];
@@ -131,17 +229,30 @@ struct nsbox_policy {
 	uint8_t layer[NSBOX_LAYER_MAX]; /* enum nsbox_requirement */
 	uint32_t landlock_abi;		/* to compile for; 0: no Landlock */
 	uint32_t subprocess;
-	bool jit, threads, ptrace;
+	bool jit, threads, ptrace, netlink, listen;
+	uint32_t uid;	 /* POLICY_UID, or 0 */
 	bool memfd_exec; /* a program in memory may be executed */
 	bool skill_readonly, workspace;
 	char *skill_dir, *workdir;
 	char **read, **write, **exec, **mask, **read_only, **make_exec; /* absolute, sorted */
+	char **optional; /* those of read, write and exec that may be missing */
 	struct policy_tmpfs tmpfs[TMPFS_MAX];
 	struct manifest_output *outputs; /* media types are not part of it */
 	size_t n_outputs;
 	char **env;	 /* "NAME=value", sorted */
 	char **env_pass; /* names, sorted */
-	char **syscalls; /* extra calls, sorted */
+	char **syscalls; /* extra calls, sorted: by name and by group */
+	struct {
+		uint32_t mode;		   /* enum network_mode */
+		struct policy_host *allow; /* sorted by host */
+		size_t n_allow;
+		char **deny_cidrs; /* sorted; added to those that are always denied */
+	} network;
+	char *hostname;
+	struct policy_grant *grants; /* in the order of asking */
+	size_t n_grants;
+	struct policy_gap *gaps;
+	size_t n_gaps;
 	struct plan_limits limits;
 	struct sock_filter noexec[16];
 	size_t n_noexec; /* instructions */
@@ -186,6 +297,8 @@ const char *seccomp_name_near(const char *name); /* did you mean; NULL */
 /* ------------------------------------------------------------------ parts of the plan */
 
 uint64_t landlock_fs_rights(uint32_t abi);
+/* What this policy would have had from a newer Landlock: "refer", ...; NULL past the last. */
+const char *landlock_lost(const struct nsbox_policy *p, size_t i);
 void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f);
 void compile_mounts(const struct nsbox_policy *p, struct blob_builder *b);
 int compile_nftables(struct blob_builder *b, struct nsbox_error *err);

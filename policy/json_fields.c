@@ -258,7 +258,9 @@ static int copy_string(struct json_reader *r, struct json_object *v, uint64_t mi
 int json_take_string(struct json_reader *r, struct json_object *v, const struct json_field *f,
 		     void *dst)
 {
-	return copy_string(r, v, f->min, f->max, TARGET(char *));
+	int ret = copy_string(r, v, f->min, f->max, TARGET(char *));
+
+	return ret == 0 && f->check ? f->check(r, *TARGET(char *)) : ret;
 }
 
 void json_strings_free(char **list)
@@ -291,6 +293,8 @@ int json_take_strings(struct json_reader *r, struct json_object *v, const struct
 		size_t mark = json_enter_index(r, i);
 		int ret = copy_string(r, json_object_array_get_idx(v, i), 1, 0, &(*target)[i]);
 
+		if (ret == 0 && f->check)
+			ret = f->check(r, (*target)[i]);
 		if (ret < 0)
 			return ret;
 		json_leave(r, mark);
@@ -309,6 +313,8 @@ int json_take_bool(struct json_reader *r, struct json_object *v, const struct js
 
 static int in_range(struct json_reader *r, const struct json_field *f, uint64_t value)
 {
+	if (f->max && f->min == f->max && value != f->min)
+		return json_fail(r, "must be %llu", (unsigned long long)f->min);
 	if (value < f->min)
 		return json_fail(r, "must be at least %llu", (unsigned long long)f->min);
 	if (f->max && value > f->max)

@@ -58,6 +58,18 @@ struct json_field;
 typedef int json_take_fn(struct json_reader *r, struct json_object *v, const struct json_field *f,
 			 void *dst);
 
+/* Judges a string that was read; 0 or json_fail(). */
+typedef int json_check_fn(struct json_reader *r, const char *text);
+
+/* What the reference says of a field besides its type; the reader does not look at them. */
+enum json_mark {
+	JSON_OPERATOR = 1 << 0,	   /* for operators: an author who asks is refused */
+	JSON_DECLARATIVE = 1 << 1, /* for people and other programs: a run does not depend on it */
+	JSON_LATER = 1 << 2,	   /* what needs it cannot be run by this version */
+	JSON_LIVE = 1 << 3,	   /* may be lowered in a session that is running */
+};
+
+struct json_table;
 struct json_field {
 	const char *name;
 	json_take_fn *take; /* NULL: known, but `absent` says why it cannot be had */
@@ -65,10 +77,35 @@ struct json_field {
 	uint64_t min,
 		max; /* value of numbers, bytes of strings, entries of lists; max 0: default */
 	bool required;
-	bool nullable;		    /* null is as good as absent */
-	const char *absent;	    /* "is not supported by this version" */
-	const char *const *choices; /* NULL-terminated: json_take_choice() stores the index */
-	const char *help;	    /* one line for the reference */
+	bool nullable;			/* null is as good as absent */
+	const char *absent;		/* "is not supported by this version" */
+	const char *const *choices;	/* NULL-terminated: json_take_choice() stores the index */
+	const char *help;		/* one line for the reference */
+	const struct json_table *table; /* of json_take_members(), _list() and _map() */
+	json_check_fn *check;		/* of a string, or of each string of a list */
+	const char *preset;		/* the default, as the reference prints it; NULL: none */
+	const char *since;		/* NULL: the first version */
+	unsigned marks;			/* enum json_mark */
+};
+
+/* The members of an object, or of each entry of a list or map. */
+enum json_form {
+	JSON_FORM_OBJECT, /* an entry is an object */
+	JSON_FORM_EITHER, /* or a plain value, which stands for the first field */
+	JSON_FORM_VALUE,  /* always a plain value: the first field */
+};
+struct json_table {
+	const struct json_field *fields;
+	size_t n;
+	enum json_form form;
+	/* lists and maps alone: */
+	size_t size;  /* bytes of an entry */
+	size_t count; /* offset of the size_t that counts them, beside the field's own offset */
+	size_t key;   /* map: offset of the char * in an entry that gets the key */
+	const char *key_name;	  /* map: what a key is, for the reference */
+	json_check_fn *check_key; /* map */
+	void (*init)(void *entry);			   /* may be NULL: all zero */
+	int (*finish)(struct json_reader *r, void *entry); /* judges a whole entry; may be NULL */
 };
 
 /*
@@ -89,6 +126,18 @@ int json_take_choice(struct json_reader *, struct json_object *, const struct js
 /* Any object / any value: stores a counted reference (struct json_object *). */
 int json_take_object(struct json_reader *, struct json_object *, const struct json_field *, void *);
 int json_take_any(struct json_reader *, struct json_object *, const struct json_field *, void *);
+
+/* A boolean that may be absent: 0 or 1 into a uint32_t, which is left alone otherwise. */
+int json_take_flag(struct json_reader *, struct json_object *, const struct json_field *, void *);
+/* Numbers within min and max (not 0), as a malloc'd uint32_t list that ends with 0. */
+int json_take_u32s(struct json_reader *, struct json_object *, const struct json_field *, void *);
+/* An object whose members lie in dst itself; a list and a map of entries of their own (calloc'd). */
+int json_take_members(struct json_reader *, struct json_object *, const struct json_field *,
+		      void *);
+int json_take_list(struct json_reader *, struct json_object *, const struct json_field *, void *);
+int json_take_map(struct json_reader *, struct json_object *, const struct json_field *, void *);
+/* Free what the fields of a table have put into dst; dst itself is the caller's. */
+void json_free_fields(const struct json_field *fields, size_t n, void *dst);
 
 /* Quantities ("512Mi", "1.5", "30s"), see quantity.h: bytes, thousandths of a CPU, milliseconds. */
 int json_take_bytes(struct json_reader *, struct json_object *, const struct json_field *, void *);

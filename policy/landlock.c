@@ -65,13 +65,21 @@ static void add(struct blob_builder *b, const struct plan_fixed *f, const char *
 		blob_landlock(b, path, access, optional);
 }
 
+static bool may_be_missing(const struct nsbox_policy *p, const char *path)
+{
+	for (char *const *o = p->optional; o && *o; o++)
+		if (!strcmp(*o, path))
+			return true;
+	return false;
+}
+
 /* `own`: the trees above give this anyway to what the payload owns, which may not be there yet. */
-static void add_list(struct blob_builder *b, const struct plan_fixed *f, char *const *paths,
-		     uint64_t access, bool own)
+static void add_list(const struct nsbox_policy *p, struct blob_builder *b,
+		     const struct plan_fixed *f, char *const *paths, uint64_t access, bool own)
 {
 	for (; *paths; paths++)
 		if (!own || !policy_owns(*paths))
-			add(b, f, *paths, access, false);
+			add(b, f, *paths, access, may_be_missing(p, *paths));
 }
 
 void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f)
@@ -95,7 +103,27 @@ void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, stru
 		add(b, f, writable_trees[i], run, true);
 	if (p->skill_dir)
 		add(b, f, p->skill_dir, READ | EXEC, true);
-	add_list(b, f, p->read, READ, true);
-	add_list(b, f, p->write, READ | WRITE, true);
-	add_list(b, f, p->exec, READ | EXEC, any);
+	add_list(p, b, f, p->read, READ, true);
+	add_list(p, b, f, p->write, READ | WRITE, true);
+	add_list(p, b, f, p->exec, READ | EXEC, any);
+}
+
+/* What each ABI brought, and what a policy does without on an older kernel. */
+static const struct {
+	uint32_t abi;
+	int layer;
+	const char *name;
+} brought[] = {
+	{ 1, NSBOX_LAYER_LANDLOCK_FS, "fs" },	    { 2, NSBOX_LAYER_LANDLOCK_FS, "refer" },
+	{ 3, NSBOX_LAYER_LANDLOCK_FS, "truncate" }, { 4, NSBOX_LAYER_LANDLOCK_TCP, "tcp" },
+	{ 5, NSBOX_LAYER_LANDLOCK_FS, "ioctlDev" }, { 6, NSBOX_LAYER_LANDLOCK_SCOPES, "scopes" },
+};
+
+const char *landlock_lost(const struct nsbox_policy *p, size_t i)
+{
+	for (size_t k = 0; k < ARRAY_SIZE(brought); k++)
+		if (brought[k].abi > p->landlock_abi && p->layer[brought[k].layer] != NSBOX_OFF &&
+		    i-- == 0)
+			return brought[k].name;
+	return NULL;
 }

@@ -31,13 +31,28 @@ static const struct profile profiles[] = {
 	[PROFILE_NETWORK] = {
 		.name = "network",
 		.summary = "a tool that calls an API",
-		.unavailable = "needs egress, which is not available in this version",
+		.subprocess = SUBPROCESS_ANY,
+		.jit = true,
+		.exec_writable = true,
+		.network = NETWORK_ALLOWLIST,
+		.memory = 512 * MI,
+		.pids = 128,
+		.cpu_milli = 1000,
+		.wall_ms = 120000,
 	},
 	[PROFILE_BUILD] = {
 		.name = "build",
 		.summary = "set-up of a layer by pip, npm or apt",
-		.unavailable = "needs egress and user 0 inside, which are not available in this "
-			       "version",
+		.subprocess = SUBPROCESS_ANY,
+		.jit = true,
+		.ptrace = true,
+		.exec_writable = true,
+		.uid_root = true,
+		.network = NETWORK_ALLOWLIST,
+		.memory = 2048 * MI,
+		.pids = 512,
+		.cpu_milli = 1000,
+		.wall_ms = 600000,
 	},
 };
 

@@ -69,92 +69,18 @@ char **strings_sorted_copy(char *const *list)
 	return copy;
 }
 
-/* ------------------------------------------------------------------ process */
-
-static bool flag(uint32_t asked, bool preset)
-{
-	return asked == UNSET ? preset : asked;
-}
-
-/*
- * "none" is exact for a Python function, by a filter stacked once the interpreter runs. A command
- * has to be executed itself: there the strict profile means "skill" (nothing that the run wrote can
- * be started), and an author who wrote "none" is told.
- */
-static int resolve_subprocess(struct resolve *rs)
-{
-	uint32_t asked = rs->m->process.subprocess;
-
-	rs->p->subprocess = asked == UNSET ? rs->p->profile->subprocess : asked;
-	if (rs->p->subprocess != SUBPROCESS_NONE || rs->opt->python_function)
-		return 0;
-	if (asked == UNSET) {
-		rs->p->subprocess = SUBPROCESS_SKILL;
-		return 0;
-	}
-	json_enter(&rs->r, "process");
-	json_enter(&rs->r, "subprocess");
-	return json_fail(&rs->r,
-			 "\"none\" can be held for Python functions only; a command can have "
-			 "\"skill\"");
-}
-
-static int resolve_process(struct resolve *rs)
-{
-	struct nsbox_policy *p = rs->p;
-	int ret = resolve_subprocess(rs);
-
-	if (ret < 0)
-		return ret;
-	p->jit = flag(rs->m->process.jit, p->profile->jit);
-	p->threads = flag(rs->m->process.threads, true);
-	p->ptrace = flag(rs->m->process.ptrace, p->profile->ptrace);
-	p->memfd_exec = p->subprocess != SUBPROCESS_SKILL;
-	if (p->subprocess == SUBPROCESS_NONE)
-		p->n_noexec = seccomp_noexec(p->noexec, ARRAY_SIZE(p->noexec));
-	return 0;
-}
-
-static int resolve_syscalls(struct resolve *rs)
-{
-	if (!rs->m->syscalls)
-		return 0;
-	json_enter(&rs->r, "syscalls");
-	if (!rs->opt->as_operator)
-		return json_fail(&rs->r, "only an operator can allow system calls by name");
-	json_enter(&rs->r, "allow");
-	for (size_t i = 0; rs->m->syscalls[i]; i++) {
-		const char *name = rs->m->syscalls[i], *near;
-
-		if (seccomp_name_known(name))
-			continue;
-		near = seccomp_name_near(name);
-		json_enter_index(&rs->r, i);
-		if (near)
-			return json_fail(&rs->r,
-					 "unknown system call \"%.40s\", did you mean \"%s\"?",
-					 name, near);
-		return json_fail(&rs->r, "unknown system call \"%.40s\"", name);
-	}
-	json_leave(&rs->r, 0);
-	rs->p->syscalls = strings_sorted_copy(rs->m->syscalls);
-	return rs->p->syscalls ? 0 : json_nomem(&rs->r);
-}
-
 /* ------------------------------------------------------------------ identity */
 
 static int resolve_profile(struct resolve *rs)
 {
 	const struct profile *pr = profile_get(rs->m->profile);
 
-	if (pr->unavailable) {
-		json_enter(&rs->r, "profile");
-		return json_fail(&rs->r, "\"%s\" %s", pr->name, pr->unavailable);
-	}
 	rs->p->profile = pr;
 	memcpy(rs->p->manifest_sha256, rs->m->sha256, sizeof(rs->p->manifest_sha256));
 	rs->p->name = strdup(nsbox_manifest_name(rs->m));
-	return rs->p->name ? 0 : json_nomem(&rs->r);
+	rs->p->hostname =
+		strdup(rs->m->determinism.hostname ? rs->m->determinism.hostname : "sandbox");
+	return rs->p->name && rs->p->hostname ? 0 : json_nomem(&rs->r);
 }
 
 static const char *platform_of(const char *machine)
@@ -239,16 +165,73 @@ static int resolve_outputs(struct resolve *rs)
 	return 0;
 }
 
+/* ------------------------------------------------------------------ least host */
+
+/* Kernel releases begin with numbers: "6.1.0-18-amd64". Missing parts are 0. */
+static void read_version(const char *s, unsigned long ret[3])
+{
+	char *end = NULL;
+
+	memset(ret, 0, 3 * sizeof(*ret));
+	for (int i = 0; i < 3; i++) {
+		ret[i] = strtoul(s, &end, 10);
+		if (end == s || *end != '.')
+			return;
+		s = end + 1;
+	}
+}
+
+static bool kernel_is_new_enough(const char *have, const char *least)
+{
+	unsigned long h[3], l[3];
+
+	read_version(have, h);
+	read_version(least + 2, l); /* behind ">=" */
+	for (int i = 0; i < 3; i++)
+		if (h[i] != l[i])
+			return h[i] > l[i];
+	return true;
+}
+
+static int host_lacks(struct resolve *rs, const char *key, const char *what, const char *wanted,
+		      const char *have)
+{
+	return nsbox_fail_at(rs->r.err, NSBOX_STAGE_RESOLVE, NSBOX_E_UNSUPPORTED, 0,
+			     "/compatibility/%s: the skill needs %s %s, this host has %s", key,
+			     what, wanted, have);
+}
+
+static int resolve_compatibility(struct resolve *rs)
+{
+	const struct nsbox_host *h = rs->opt->host;
+	const struct nsbox_manifest *m = rs->m;
+	char wanted[16], have[16];
+
+	if (m->compatibility.kernel && !kernel_is_new_enough(h->kernel, m->compatibility.kernel))
+		return host_lacks(rs, "kernel", "Linux", m->compatibility.kernel, h->kernel);
+	if (m->compatibility.landlock_abi && h->landlock_abi < (int)m->compatibility.landlock_abi) {
+		nsbox_format(wanted, sizeof(wanted), ">=%u", m->compatibility.landlock_abi);
+		nsbox_format(have, sizeof(have), "%d", h->landlock_abi);
+		return host_lacks(rs, "landlockAbi", "Landlock ABI", wanted, have);
+	}
+	for (char *const *f = m->compatibility.features; f && *f; f++)
+		if (!(nsbox_host_layers(h) & NSBOX_LAYER_BIT(nsbox_layer_by_name(*f))))
+			return host_lacks(rs, "features", "the layer", *f, "none");
+	return 0;
+}
+
 /* ------------------------------------------------------------------ the whole */
 
 int nsbox_policy_resolve(const struct nsbox_manifest *m, const struct nsbox_resolve_options *opt,
 			 struct nsbox_policy **ret, struct nsbox_error *err)
 {
 	static int (*const steps[])(struct resolve *) = {
-		resolve_profile, resolve_platform, resolve_process,  resolve_limits, resolve_paths,
-		resolve_env,	 resolve_outputs,  resolve_syscalls, resolve_layers,
+		resolve_profile,  resolve_platform, resolve_compatibility, resolve_process,
+		resolve_limits,	  resolve_paths,    resolve_env,	   resolve_outputs,
+		resolve_syscalls, resolve_network,  resolve_later,	   resolve_layers,
 	};
-	struct resolve rs = { .m = m, .opt = opt };
+	static const struct nsbox_ceiling none;
+	struct resolve rs = { .m = m, .opt = opt, .ceiling = opt->ceiling ? opt->ceiling : &none };
 	int rc = 0;
 
 	json_reader_init(&rs.r, NSBOX_E_MANIFEST, err);
@@ -257,12 +240,34 @@ int nsbox_policy_resolve(const struct nsbox_manifest *m, const struct nsbox_reso
 		return json_nomem(&rs.r);
 	for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(steps); i++)
 		rc = steps[i](&rs);
+	json_strings_free(rs.required);
 	if (rc < 0) {
 		nsbox_policy_free(rs.p);
 		return rc;
 	}
 	*ret = rs.p;
 	return 0;
+}
+
+static void free_records(struct nsbox_policy *p)
+{
+	for (size_t i = 0; i < p->n_grants; i++) {
+		free(p->grants[i].pointer);
+		free(p->grants[i].value);
+		free(p->grants[i].refused);
+	}
+	for (size_t i = 0; i < p->n_gaps; i++) {
+		free(p->gaps[i].pointer);
+		free(p->gaps[i].why);
+	}
+	for (size_t i = 0; i < p->network.n_allow; i++) {
+		free(p->network.allow[i].host);
+		free(p->network.allow[i].ports);
+		free(p->network.allow[i].pointer);
+	}
+	free(p->grants);
+	free(p->gaps);
+	free(p->network.allow);
 }
 
 void nsbox_policy_free(struct nsbox_policy *p)
@@ -272,11 +277,15 @@ void nsbox_policy_free(struct nsbox_policy *p)
 	for (size_t i = 0; i < p->n_outputs; i++)
 		free(p->outputs[i].glob);
 	free(p->outputs);
-	char **const lists[] = { p->read,      p->write, p->exec,     p->mask,	  p->read_only,
-				 p->make_exec, p->env,	 p->env_pass, p->syscalls };
+	char **const lists[] = {
+		p->read,      p->write, p->exec,     p->mask,	  p->read_only,		p->optional,
+		p->make_exec, p->env,	p->env_pass, p->syscalls, p->network.deny_cidrs
+	};
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		json_strings_free(lists[i]);
+	free_records(p);
 	free(p->name);
+	free(p->hostname);
 	free(p->skill_dir);
 	free(p->workdir);
 	free(p);

@@ -78,9 +78,14 @@ static int resolve_set(struct resolve *rs)
 	int r = 0;
 
 	json_enter(&rs->r, "set");
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(base); i++)
-		if (!is_set(m, base[i].name))
-			r = add_variable(rs, &base[i], &total);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(base); i++) {
+		struct manifest_var v = base[i];
+
+		if (rs->p->uid == 0 && !strcmp(v.value, "sandbox"))
+			v.value = (char *)"root";
+		if (!is_set(m, v.name))
+			r = add_variable(rs, &v, &total);
+	}
 	for (size_t i = 0; r == 0 && i < m->n_env_set; i++) {
 		size_t mark = json_enter(&rs->r, m->env_set[i].name);
 

@@ -54,6 +54,19 @@ struct wish {
 	uint64_t built_in;
 };
 
+static int record(struct resolve *rs, const struct wish *w)
+{
+	size_t mark = json_enter(&rs->r, w->object);
+	char text[32];
+	int r;
+
+	json_enter(&rs->r, w->key);
+	amount_text(text, sizeof(text), w->kind, w->asked);
+	r = resolve_grant(rs, "%s", text);
+	json_leave(&rs->r, mark);
+	return r;
+}
+
 static int grant(struct resolve *rs, const struct wish *w, uint64_t *ret)
 {
 	uint64_t ceiling = w->ceiling ? w->ceiling : w->built_in;
@@ -68,7 +81,7 @@ static int grant(struct resolve *rs, const struct wish *w, uint64_t *ret)
 				 limit);
 	}
 	*ret = w->asked ? w->asked : MIN(w->preset, ceiling);
-	return 0;
+	return w->asked ? record(rs, w) : 0;
 }
 
 /* A skill's disk is memory as long as the upper layer is a tmpfs. */
@@ -96,8 +109,7 @@ static int resolve_disk(struct resolve *rs, const struct nsbox_ceiling *c)
 
 int resolve_limits(struct resolve *rs)
 {
-	static const struct nsbox_ceiling none;
-	const struct nsbox_ceiling *c = rs->opt->ceiling ? rs->opt->ceiling : &none;
+	const struct nsbox_ceiling *c = rs->ceiling;
 	const struct manifest_resources *res = &rs->m->res;
 	const struct profile *pr = rs->p->profile;
 	struct plan_limits *l = &rs->p->limits;

@@ -181,15 +181,11 @@ static int judge_executable(struct resolve *rs, const char *path)
 	return judge_write(rs, path);
 }
 
-static int resolve_list(struct resolve *rs, const char *object, const char *key, char *const *from,
-			int (*judge)(struct resolve *, const char *), char ***to)
-{
-	size_t start = json_enter(&rs->r, object);
+typedef int judge_fn(struct resolve *, const char *path);
 
-	json_enter(&rs->r, key);
-	*to = calloc(1, sizeof(**to));
-	if (!*to)
-		return json_nomem(&rs->r);
+/* The place of the list is entered; the paths are the policy's afterwards. */
+static int resolve_list(struct resolve *rs, char *const *from, judge_fn *judge, char ***to)
+{
 	for (size_t i = 0; from && from[i]; i++) {
 		size_t mark = json_enter_index(&rs->r, i);
 		char *path = absolute(rs, from[i]);
@@ -203,9 +199,72 @@ static int resolve_list(struct resolve *rs, const char *object, const char *key,
 			return json_nomem(&rs->r);
 		json_leave(&rs->r, mark);
 	}
-	strings_sort_unique(*to);
-	json_leave(&rs->r, start);
 	return 0;
+}
+
+/* Takes path. A path that is granted without `optional` too may not be missing. */
+static int add_granted(struct resolve *rs, char *path, bool optional, char ***to)
+{
+	int r = resolve_grant(rs, "%s", path);
+
+	if (r == 0 &&
+	    strings_add_take(optional ? &rs->p->optional : &rs->required, strdup(path)) < 0)
+		r = json_nomem(&rs->r);
+	if (r < 0) {
+		free(path);
+		return r;
+	}
+	return strings_add_take(to, path) < 0 ? json_nomem(&rs->r) : 0;
+}
+
+static int resolve_grants(struct resolve *rs, const struct manifest_paths *from, judge_fn *judge,
+			  char ***to)
+{
+	for (size_t i = 0; i < from->n; i++) {
+		const struct manifest_path *g = &from->v[i];
+		size_t mark = json_enter_index(&rs->r, i);
+		struct resolve_attempt attempt;
+		char *path;
+		int r;
+
+		resolve_try(rs, &attempt);
+		path = absolute(rs, g->path);
+		r = path ? judge(rs, path) : -EINVAL;
+		if (r < 0) {
+			free(path);
+			path = NULL;
+		}
+		r = resolve_tried(rs, &attempt, r, g->optional, g->path);
+		if (r == 0 && path)
+			r = add_granted(rs, path, g->optional, to);
+		if (r < 0)
+			return r;
+		json_leave(&rs->r, mark);
+	}
+	return 0;
+}
+
+static bool in_list(char *const *list, const char *s)
+{
+	for (; list && *list; list++)
+		if (!strcmp(*list, s))
+			return true;
+	return false;
+}
+
+static void drop_required(struct resolve *rs)
+{
+	char **kept = rs->p->optional;
+
+	for (char **o = rs->p->optional; o && *o; o++) {
+		if (in_list(rs->required, *o))
+			free(*o);
+		else
+			*kept++ = *o;
+	}
+	if (kept)
+		*kept = NULL;
+	strings_sort_unique(rs->p->optional);
 }
 
 /* ------------------------------------------------------------------ places */
@@ -277,23 +336,48 @@ static int check_sizes(struct resolve *rs)
 	return 0;
 }
 
-int resolve_paths(struct resolve *rs)
+static int resolve_lists(struct resolve *rs)
 {
 	const struct nsbox_manifest *m = rs->m;
 	struct nsbox_policy *p = rs->p;
 	const struct {
 		const char *object, *key;
-		char *const *from;
-		int (*judge)(struct resolve *, const char *);
+		const struct manifest_paths *grants;
+		char *const *from; /* where `grants` is NULL */
+		judge_fn *judge;
 		char ***to;
 	} lists[] = {
-		{ "filesystem", "read", m->fs.read, judge_any, &p->read },
-		{ "filesystem", "write", m->fs.write, judge_write, &p->write },
-		{ "filesystem", "exec", m->fs.exec, judge_exec, &p->exec },
-		{ "filesystem", "mask", m->fs.mask, judge_any, &p->mask },
-		{ "filesystem", "readOnly", m->fs.read_only, judge_any, &p->read_only },
-		{ "files", "executable", m->executable, judge_executable, &p->make_exec },
+		{ "filesystem", "read", &m->fs.read, NULL, judge_any, &p->read },
+		{ "filesystem", "write", &m->fs.write, NULL, judge_write, &p->write },
+		{ "filesystem", "exec", &m->fs.exec, NULL, judge_exec, &p->exec },
+		{ "filesystem", "mask", NULL, m->fs.mask, judge_any, &p->mask },
+		{ "filesystem", "readOnly", NULL, m->fs.read_only, judge_any, &p->read_only },
+		{ "files", "executable", NULL, m->executable, judge_executable, &p->make_exec },
 	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		size_t start = json_enter(&rs->r, lists[i].object);
+		int r;
+
+		json_enter(&rs->r, lists[i].key);
+		*lists[i].to = calloc(1, sizeof(**lists[i].to));
+		if (!*lists[i].to)
+			return json_nomem(&rs->r);
+		if (lists[i].grants)
+			r = resolve_grants(rs, lists[i].grants, lists[i].judge, lists[i].to);
+		else
+			r = resolve_list(rs, lists[i].from, lists[i].judge, lists[i].to);
+		if (r < 0)
+			return r;
+		strings_sort_unique(*lists[i].to);
+		json_leave(&rs->r, start);
+	}
+	return 0;
+}
+
+int resolve_paths(struct resolve *rs)
+{
+	struct nsbox_policy *p = rs->p;
 	int r = resolve_workdir(rs);
 
 	if (r == 0)
@@ -301,11 +385,10 @@ int resolve_paths(struct resolve *rs)
 	if (r < 0)
 		return r;
 	resolve_tmpfs(rs);
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(lists); i++)
-		r = resolve_list(rs, lists[i].object, lists[i].key, lists[i].from, lists[i].judge,
-				 lists[i].to);
+	r = resolve_lists(rs);
+	drop_required(rs);
 	/* An executable /tmp that was asked for is a grant like any other: Landlock has to know. */
-	if (r == 0 && m->fs.tmp_exec == 1 && p->subprocess != SUBPROCESS_ANY &&
+	if (r == 0 && rs->m->fs.tmp_exec == 1 && p->subprocess != SUBPROCESS_ANY &&
 	    strings_add_take(&p->exec, strdup("/tmp")) < 0)
 		r = json_nomem(&rs->r);
 	strings_sort_unique(p->exec);

@@ -286,7 +286,8 @@ int seccomp_compile(const struct seccomp_spec *spec, const unsigned *traits, siz
 unsigned seccomp_traits(const struct nsbox_policy *p)
 {
 	return (p->ptrace ? SC_PTRACE : 0u) | (p->jit ? SC_JIT : 0u) |
-	       (p->threads ? SC_THREADS : 0u) | (p->memfd_exec ? SC_MEMFD_EXEC : 0u);
+	       (p->threads ? SC_THREADS : 0u) | (p->memfd_exec ? SC_MEMFD_EXEC : 0u) |
+	       (p->netlink ? SC_NETLINK : 0u) | (p->listen ? SC_LISTEN : 0u);
 }
 
 unsigned seccomp_noexec(struct sock_filter *ret, unsigned max)

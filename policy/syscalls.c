@@ -85,9 +85,12 @@ const struct syscall_group syscall_allowed[] = {
 		"getrlimit", "setrlimit", "prlimit64") },
 	{ "random", "random numbers", 0, NAMES("getrandom") },
 	{ "sockets", "families are judged by rules; what leaves is judged by the net namespace", 0, NAMES(
-		"socket", "socketpair", "bind", "listen", "accept", "accept4", "connect",
+		"socket", "socketpair", "connect",
 		"getsockname", "getpeername", "getsockopt", "setsockopt", "shutdown", "sendto",
 		"sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg") },
+	/* bind too: a UDP socket that is bound has an address to be sent to. */
+	{ "listen", "waiting for connections, within the own net namespace", SC_LISTEN, NAMES(
+		"bind", "listen", "accept", "accept4") },
 	{ "sandbox", "a program may confine itself further", 0, NAMES(
 		"seccomp", "landlock_create_ruleset", "landlock_add_rule",
 		"landlock_restrict_self") },
@@ -124,6 +127,16 @@ const struct syscall_group syscall_refused[] = {
 		"mq_timedreceive", "mq_notify", "mq_getsetattr") },
 };
 const size_t syscall_n_refused = ARRAY_SIZE(syscall_refused);
+
+const char *syscall_raw_group(size_t i)
+{
+	static const char *const names[] = {
+		"@ptrace", "@mount", "@kernel", "@clock", "@hardware", "@keys", "@ipc",
+	};
+
+	_Static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(syscall_refused), "a name for each");
+	return i < ARRAY_SIZE(names) ? names[i] : NULL;
+}
 
 /* ------------------------------------------------------------------ newer than libseccomp */
 
@@ -185,6 +198,12 @@ const struct arg_rule syscall_rules[] = {
 	INET_RULES(AF_INET, IPPROTO_ICMP),
 	INET_RULES(AF_INET6, IPPROTO_ICMPV6),
 	{ "socket", 0, RULE_PASS, { EQ(0, AF_NETLINK), EQ(2, NETLINK_ROUTE) } }, /* interface lists */
+	/* What ss and libudev ask for. The families with a history (netfilter, generic, xfrm, crypto)
+	 * stay closed: they hold most of the kernel's netlink code. */
+	{ "socket", SC_NETLINK | SC_INIT, EAFNOSUPPORT, { EQ(0, AF_NETLINK), EQ(2, NETLINK_SOCK_DIAG) } },
+	{ "socket", SC_NETLINK | SC_INIT, EAFNOSUPPORT, { EQ(0, AF_NETLINK), EQ(2, NETLINK_KOBJECT_UEVENT) } },
+	{ "socket", 0, RULE_PASS, { EQ(0, AF_NETLINK), EQ(2, NETLINK_SOCK_DIAG) } },
+	{ "socket", 0, RULE_PASS, { EQ(0, AF_NETLINK), EQ(2, NETLINK_KOBJECT_UEVENT) } },
 	{ "socket", 0, EAFNOSUPPORT, {} },
 	{ "socketpair", 0, RULE_PASS, { EQ(0, AF_UNIX) } },
 	{ "socketpair", 0, EAFNOSUPPORT, {} },

@@ -21,7 +21,11 @@ enum {
 	SC_THREADS = 1 << 2,	/* may have threads */
 	SC_MEMFD_EXEC = 1 << 3, /* may execute a program that is in memory only */
 	SC_INIT = 1 << 4,	/* the sandbox's init: passes all that a payload may do */
+	SC_NETLINK = 1 << 5,	/* may ask the kernel about sockets and devices */
+	SC_LISTEN = 1 << 6,	/* may wait for connections */
 };
+/* The most generous payload: what init passes, besides SC_INIT. */
+#define SC_PAYLOAD (SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_NETLINK | SC_LISTEN)
 
 struct syscall_group {
 	const char *name;
@@ -34,6 +38,8 @@ extern const struct syscall_group syscall_allowed[];
 extern const size_t syscall_n_allowed;
 extern const struct syscall_group syscall_refused[];
 extern const size_t syscall_n_refused;
+/* "@mount", ...: the refused groups by the names that syscalls.groups knows; NULL past the last. */
+const char *syscall_raw_group(size_t i);
 
 /* Calls newer than libseccomp 2.5.4: the same number on every architecture since 5.1. */
 struct syscall_number {

@@ -350,11 +350,21 @@ END_TEST
 static const struct {
 	const char *body, *message; /* body follows {"manifestVersion":1, */
 } refusals[] = {
-	{ "\"profile\":\"network\"",
-	  "/profile: \"network\" needs egress, which is not available in this version" },
 	{ "\"profile\":\"build\"",
-	  "/profile: \"build\" needs egress and user 0 inside, which are not "
-	  "available in this version" },
+	  "/profile: \"build\" runs as user 0 inside, which the operator does not allow" },
+	{ "\"process\":{\"user\":\"root\"}",
+	  "/process/user: user 0 inside is more than the operator allows" },
+	{ "\"process\":{\"userns\":true}", "/process/userns: true is never granted: a user "
+					   "namespace gives capabilities over what the "
+					   "sandbox keeps closed" },
+	{ "\"network\":{\"mode\":\"open\"}",
+	  "/network/mode: \"open\" is more than the operator's ceiling of \"allowlist\"" },
+	{ "\"network\":{\"allow\":[{\"host\":\"a.example\",\"ports\":[1],\"description\":\"d\"}]}",
+	  "/network/allow/0: network.mode is \"none\" here" },
+	{ "\"syscalls\":{\"groups\":[\"@ipc\"]}",
+	  "/syscalls/groups/0: only an operator can allow raw system calls" },
+	{ "\"session\":{\"ttl\":\"1h\"}",
+	  "/session/ttl: is of a session, and mode is \"oneshot\"" },
 	{ "\"resources\":{\"memory\":\"32Gi\"}",
 	  "/resources/memory: 32Gi is more than the operator's ceiling of 16Gi" },
 	{ "\"resources\":{\"pids\":5000}",
@@ -369,10 +379,6 @@ static const struct {
 					      "what a run writes is kept in memory" },
 	{ "\"filesystem\":{\"tmp\":\"300Mi\"}",
 	  "/filesystem/tmp: is more than resources.disk (268435456 bytes)" },
-	{ "\"filesystem\":{\"mask\":[\"a\",\"../x\"]}",
-	  "/filesystem/mask/1: must not contain \"..\"" },
-	{ "\"filesystem\":{\"mask\":[\"/a/../../x\"]}",
-	  "/filesystem/mask/0: must not contain \"..\"" },
 	{ "\"filesystem\":{\"mask\":[\"/\"]}",
 	  "/filesystem/mask/0: must not be the root directory" },
 	{ "\"filesystem\":{\"mask\":[\"/./\"]}",

@@ -78,7 +78,7 @@ static const struct constant actions[] = {
 
 static char *extra_names[] = { (char *)"listmount", (char *)"mount", (char *)"personality", NULL };
 
-#define STANDARD (SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC)
+#define STANDARD (SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_LISTEN)
 static const struct kind {
 	const char *name;
 	unsigned traits;

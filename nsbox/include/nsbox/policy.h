@@ -42,11 +42,32 @@ struct nsbox_entrypoint {
 int nsbox_manifest_entrypoint(const struct nsbox_manifest *m, const char *id,
 			      struct nsbox_entrypoint *ret, struct nsbox_error *err);
 
-/* What the operator allows at most; zero values mean the built-in ceiling. */
+enum nsbox_allowance { NSBOX_ALLOWANCE_UNSET, NSBOX_ALLOWANCE_NO, NSBOX_ALLOWANCE_YES };
+enum nsbox_reach { NSBOX_REACH_UNSET, NSBOX_REACH_NONE, NSBOX_REACH_ALLOWLIST, NSBOX_REACH_OPEN };
+
+/*
+ * What the operator allows at most; zero values mean the built-in ceiling. Holds no pointer, so
+ * that it can be sent from one process to another and compared byte by byte.
+ */
 struct nsbox_ceiling {
 	uint64_t memory, disk, wall_ms;
 	uint32_t pids, cpu_milli, open_files;
+	uint32_t network;	   /* enum nsbox_reach */
+	uint32_t listen, jit, root; /* enum nsbox_allowance; root: to operators unless set */
+	uint32_t syscall_groups;    /* raw groups anyone may ask for, a bit each */
+	uint32_t n_hosts;	    /* 0 with hosts_listed: no host at all */
+	uint32_t hosts_listed;	    /* 0: any host */
+	char hosts[2048];	    /* n_hosts patterns, each with its NUL */
 };
+
+/*
+ * The same as JSON, read as strictly as a manifest: {"memory": "2Gi", "cpu": "4", "pids": 512,
+ * "disk": "1Gi", "openFiles": 4096, "wall": "10m", "network": "allowlist", "hosts":
+ * ["*.example.com"], "listen": true, "jit": true, "root": false, "syscallGroups": ["@ipc"]}.
+ * Errors are NSBOX_E_INVALID with a JSON pointer.
+ */
+int nsbox_ceiling_parse(const char *json, size_t len, struct nsbox_ceiling *ret,
+			struct nsbox_error *err);
 
 struct nsbox_resolve_options {
 	const struct nsbox_host *host;	     /* needed: tier, layers, Landlock ABI, CPUs */
@@ -68,7 +89,11 @@ int nsbox_policy_digest(const struct nsbox_policy *p, char ret_hex[65], struct n
  * to share (the command line tool) adds those it has to the exec request; the daemon has none. */
 const char *const *nsbox_policy_env_pass(const struct nsbox_policy *p);
 
-/* A sealed memfd for nsbox_plan_open(). */
+/*
+ * A sealed memfd for nsbox_plan_open(). A policy can be resolved and explained that asks for what
+ * this version has no enforcement for (egress, secrets, sessions, ...); it has no plan:
+ * NSBOX_E_UNSUPPORTED, with the JSON pointer of the first such wish.
+ */
 int nsbox_policy_compile(const struct nsbox_policy *p, int *ret_plan_fd, struct nsbox_error *err);
 
 /* Limits a caller has to know before and after a run. */
