@@ -5,11 +5,17 @@
  * The payload gets pipes, never our own stdout or stderr: a shared open file would let it set
  * flags, seek, or talk to our terminal. With a terminal of its own, we hold the master and our
  * terminal is raw meanwhile.
+ *
+ * This thread supervises the run as well, so it never blocks on a byte: each direction has one
+ * buffer, a full one is not read into, and a write is made only where poll(2) has promised room.
+ * Our own ends are non-blocking; descriptors that we share with others (0, 1, 2) are not ours to
+ * change, so they get no more than PIPE_BUF at a time.
  */
 #include "nsbox/cli/run.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -19,6 +25,20 @@
 #include <termios.h>
 
 #include "nsbox/util.h"
+
+/* One direction: what was read from *src and not yet written to *dst. */
+struct pump {
+	int *src, *dst;
+	bool own_dst;	/* ours alone: closed at the end of src, and written without a bound */
+	uint64_t *left; /* bytes that may still pass; NULL: any number */
+	bool *truncated;
+	struct relay_buffer *kept;
+	struct relay *tail; /* whose tail hears of it, or NULL */
+	char buf[65536];
+	size_t at, len;
+};
+
+enum { OUT, ERR, TERMINAL, INPUT, PUMPS };
 
 static int keep(struct relay_buffer *b, const char *data, size_t n)
 {
@@ -56,46 +76,83 @@ static void keep_tail(struct relay *r, const char *data, size_t n)
 	r->tail_len += n - drop;
 }
 
-/* Pass on what one read gives; closes *fd at its end. What is over the limit is read and dropped,
- * so that the program goes on. */
-static void pass(struct relay *tail, int *fd, int to, uint64_t *left, bool *truncated,
-		 struct relay_buffer *kept)
+static void close_src(struct pump *p)
 {
-	char buf[65536];
-	ssize_t n = read(*fd, buf, sizeof(buf));
-	size_t send;
+	/* Standard input stays open: it is not ours to close, only to stop reading. */
+	if (*p->src > STDERR_FILENO)
+		close_fd(p->src);
+	*p->src = -1;
+}
+
+/* What is over the limit is read and dropped, so that the program goes on. */
+static void fill(struct pump *p)
+{
+	ssize_t n = read(*p->src, p->buf, sizeof(p->buf));
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
 	if (n <= 0) { /* EIO: the last slave of a terminal was closed */
-		close_fd(fd);
+		close_src(p);
+		if (p->own_dst && p->dst)
+			close_fd(p->dst);
 		return;
 	}
-	send = left ? MIN((uint64_t)n, *left) : (size_t)n;
-	if (send < (size_t)n && truncated)
-		*truncated = true;
-	if (left && *left != UINT64_MAX)
-		*left -= send;
-	if (kept && kept->max)
-		keep(kept, buf, send);
-	if (tail)
-		keep_tail(tail, buf, (size_t)n);
-	if (to >= 0 && send && write_full(to, buf, send) == -EPIPE)
-		close_fd(fd); /* our reader has gone: so does the program's */
+	p->at = 0;
+	p->len = p->left ? MIN((uint64_t)n, *p->left) : (size_t)n;
+	if (p->len < (size_t)n && p->truncated)
+		*p->truncated = true;
+	if (p->left && *p->left != UINT64_MAX)
+		*p->left -= p->len;
+	if (p->kept && p->kept->max)
+		keep(p->kept, p->buf, p->len);
+	if (p->tail)
+		keep_tail(p->tail, p->buf, (size_t)n);
+	if (!p->dst || *p->dst < 0)
+		p->len = 0;
 }
 
-static void feed(struct relay *r, int *to)
+static void empty(struct pump *p)
 {
-	char buf[65536];
-	ssize_t n = read(r->from, buf, sizeof(buf));
+	size_t most = p->own_dst ? p->len : MIN(p->len, (size_t)PIPE_BUF);
+	ssize_t n = write(*p->dst, p->buf + p->at, most);
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
-	if (n <= 0 || write_full(*to, buf, (size_t)n) < 0) {
-		if (!r->tty)
-			close_fd(to);
-		r->from = -1;
+	if (n < 0) { /* the reader has gone: so does the writer's */
+		p->len = 0;
+		close_src(p);
+		if (p->own_dst)
+			close_fd(p->dst);
+		return;
 	}
+	p->at += (size_t)n;
+	p->len -= (size_t)n;
+}
+
+/* A terminal's input has no end of its own: the master stays. */
+static void set_pumps(struct relay *r, struct pump *p)
+{
+	p[OUT] = (struct pump){ .src = &r->out,
+				.dst = &r->to_out,
+				.left = &r->out_left,
+				.truncated = &r->out_truncated,
+				.kept = &r->kept_out };
+	p[ERR] = (struct pump){ .src = &r->err,
+				.dst = &r->to_err,
+				.left = &r->err_left,
+				.truncated = &r->err_truncated,
+				.kept = &r->kept_err,
+				.tail = r };
+	p[TERMINAL] = (struct pump){ .src = &r->master, .dst = &r->to_out, .tail = r };
+	p[INPUT] = (struct pump){ .src = &r->from,
+				  .dst = r->tty ? &r->master : &r->in,
+				  .own_dst = !r->tty };
+}
+
+static void non_blocking(int fd)
+{
+	if (fd >= 0)
+		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
 static void copy_size(struct relay *r)
@@ -106,18 +163,24 @@ static void copy_size(struct relay *r)
 		ioctl(r->master, TIOCSWINSZ, &size);
 }
 
-static void on_signal(struct relay *r, int signals)
+/* True where we were told to end. */
+static bool on_signal(struct relay *r, int signals)
 {
 	struct signalfd_siginfo info;
+	bool end = false;
 
 	while (read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 		switch (info.ssi_signo) {
 		case SIGWINCH: copy_size(r); break;
 		case SIGTERM: /* who ends us ends the run: TERM to all of it, grace, KILL */
-		case SIGHUP: nsbox_sandbox_kill(r->sb, NSBOX_CAUSE_CANCELLED, 0, NULL); break;
+		case SIGHUP:
+			nsbox_sandbox_kill(r->sb, NSBOX_CAUSE_CANCELLED, 0, NULL);
+			end = true;
+			break;
 		default: nsbox_sandbox_kill(r->sb, 0, (int)info.ssi_signo, NULL); break;
 		}
 	}
+	return end;
 }
 
 /* 1: over. */
@@ -135,6 +198,7 @@ static int on_event(struct relay *r, struct nsbox_result *ret, struct nsbox_erro
 		case NSBOX_EVENT_TERMINAL:
 			close_fd(&r->master);
 			r->master = ev.fd;
+			non_blocking(r->master);
 			copy_size(r);
 			break;
 		case NSBOX_EVENT_EXITED:
@@ -146,72 +210,109 @@ static int on_event(struct relay *r, struct nsbox_result *ret, struct nsbox_erro
 	}
 }
 
-static void drain(struct relay *r)
+/* Let every pump that poll found ready move on. */
+static void move(struct relay *r, struct pump *pumps, const struct pollfd *p)
 {
-	/* Every writer is dead, so these end; a terminal's rest is read until EIO. */
-	if (r->master >= 0)
-		fcntl(r->master, F_SETFL, O_NONBLOCK);
-	while (r->master >= 0) {
-		int before = r->master;
-		struct pollfd p = { .fd = r->master, .events = POLLIN };
+	for (int i = 0; i < PUMPS; i++) {
+		struct pump *pump = &pumps[i];
 
-		if (poll(&p, 1, 0) <= 0)
-			break;
-		pass(r, &r->master, r->to_out, NULL, NULL, NULL);
-		if (r->master == before && !(p.revents & POLLIN))
-			break;
+		if (pump->len && p[2 * i + 1].revents)
+			empty(pump);
+		else if (!pump->len && p[2 * i].revents && *pump->src >= 0)
+			fill(pump);
 	}
-	while (r->out >= 0)
-		pass(NULL, &r->out, r->to_out, &r->out_left, &r->out_truncated, &r->kept_out);
-	while (r->err >= 0)
-		pass(r, &r->err, r->to_err, &r->err_left, &r->err_truncated, &r->kept_err);
-	while (r->result >= 0)
-		pass(NULL, &r->result, -1, NULL, NULL, &r->kept_result);
+	/* A pipe whose reader is gone shows that and nothing else. */
+	if (p[2 * PUMPS + 1].revents & (POLLERR | POLLHUP)) {
+		close_fd(&r->in);
+		pumps[INPUT].len = 0;
+	}
+	if (p[2 * PUMPS].revents) {
+		char buf[65536];
+		ssize_t n = read(r->result, buf, sizeof(buf));
+
+		if (n > 0)
+			keep(&r->kept_result, buf, (size_t)n);
+		else if (n == 0 || (errno != EINTR && errno != EAGAIN))
+			close_fd(&r->result);
+	}
+}
+
+/* What to wait for: room where something is pending, else something to read. */
+static void want(const struct relay *r, const struct pump *pumps, struct pollfd *p)
+{
+	for (int i = 0; i < PUMPS; i++) {
+		bool pending = pumps[i].len > 0;
+		bool open = *pumps[i].dst >= 0 || i != INPUT;
+
+		p[2 * i] = (struct pollfd){ pending || !open ? -1 : *pumps[i].src, POLLIN, 0 };
+		p[2 * i + 1] = (struct pollfd){ pending ? *pumps[i].dst : -1, POLLOUT, 0 };
+	}
+	p[2 * PUMPS] = (struct pollfd){ r->result, POLLIN, 0 };
+	p[2 * PUMPS + 1] = (struct pollfd){ r->in, 0, 0 };
+}
+
+#define POLLED (2 * PUMPS + 2)
+
+static bool drained(const struct relay *r, const struct pump *pumps)
+{
+	for (int i = OUT; i <= TERMINAL; i++)
+		if (pumps[i].len || *pumps[i].src >= 0)
+			return false;
+	return r->result < 0;
+}
+
+/*
+ * The run is over and every writer dead, so what is left in the pipes ends; our own reader may
+ * still be slow. Being told to end ends the waiting for it. A terminal with nothing more to read
+ * gives EIO.
+ */
+static void drain(struct relay *r, struct pump *pumps, int signals)
+{
+	r->from = -1;
+	pumps[INPUT].len = 0;
+	while (!drained(r, pumps)) {
+		struct pollfd p[POLLED + 1];
+
+		want(r, pumps, p);
+		p[POLLED] = (struct pollfd){ signals, POLLIN, 0 };
+		if (poll(p, POLLED + 1, -1) < 0 && errno != EINTR)
+			return;
+		move(r, pumps, p);
+		if (p[POLLED].revents && on_signal(r, signals))
+			return;
+	}
 }
 
 static int loop(struct relay *r, int signals, struct nsbox_result *ret, struct nsbox_error *err)
 {
-	for (;;) {
-		int *to = r->tty ? &r->master : &r->in;
-		struct pollfd p[] = {
-			{ nsbox_sandbox_fd(r->sb), POLLIN, 0 },
-			{ signals, POLLIN, 0 },
-			{ r->out, POLLIN, 0 },
-			{ r->err, POLLIN, 0 },
-			{ r->result, POLLIN, 0 },
-			{ r->master, POLLIN, 0 },
-			{ *to >= 0 ? r->from : -1, POLLIN, 0 },
-			/* the reader of a pipe going away shows here and nowhere else */
-			{ r->in, 0, 0 },
-		};
-		int done = 0;
+	struct pump *pumps = calloc(PUMPS, sizeof(*pumps));
+	int done = 0;
 
-		if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
-			return nsbox_fail(err, NSBOX_E_IO, errno, "wait for the sandbox");
-		if (p[2].revents)
-			pass(NULL, &r->out, r->to_out, &r->out_left, &r->out_truncated,
-			     &r->kept_out);
-		if (p[3].revents)
-			pass(r, &r->err, r->to_err, &r->err_left, &r->err_truncated, &r->kept_err);
-		if (p[4].revents)
-			pass(NULL, &r->result, -1, NULL, NULL, &r->kept_result);
-		if (p[5].revents)
-			pass(r, &r->master, r->to_out, NULL, NULL, NULL);
-		if (p[7].revents & (POLLERR | POLLHUP))
-			close_fd(&r->in);
-		else if (p[6].revents)
-			feed(r, to);
-		if (p[1].revents)
-			on_signal(r, signals);
-		if (p[0].revents)
-			done = on_event(r, ret, err);
-		if (done < 0)
-			return done;
-		if (done) {
-			drain(r);
-			return 0;
+	if (!pumps)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "relay the run's bytes");
+	set_pumps(r, pumps);
+	while (!done) {
+		struct pollfd p[POLLED + 2];
+
+		want(r, pumps, p);
+		p[POLLED] = (struct pollfd){ nsbox_sandbox_fd(r->sb), POLLIN, 0 };
+		p[POLLED + 1] = (struct pollfd){ signals, POLLIN, 0 };
+		if (poll(p, POLLED + 2, -1) < 0) {
+			if (errno == EINTR)
+				continue;
+			done = nsbox_fail(err, NSBOX_E_IO, errno, "wait for the sandbox");
+			break;
 		}
+		move(r, pumps, p);
+		if (p[POLLED + 1].revents)
+			on_signal(r, signals);
+		if (p[POLLED].revents)
+			done = on_event(r, ret, err);
 	}
+	if (done > 0)
+		drain(r, pumps, signals);
+	free(pumps);
+	return done < 0 ? done : 0;
 }
 
 static int make_raw(struct termios *saved)
@@ -243,6 +344,10 @@ int relay_run(struct relay *r, struct nsbox_result *ret, struct nsbox_error *err
 	signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (signals < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make a signalfd");
+	non_blocking(r->in);
+	non_blocking(r->out);
+	non_blocking(r->err);
+	non_blocking(r->result);
 	raw = r->tty && make_raw(&saved) == 0;
 	n = loop(r, signals, ret, err);
 	if (raw)

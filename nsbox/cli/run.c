@@ -8,11 +8,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
+#include <linux/magic.h>
 #include <nsbox/files.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #include "daemon/common/pycall.h"
@@ -211,14 +213,18 @@ static int choose_program(struct run *c, struct nsbox_error *err)
 
 /* ------------------------------------------------------------------ run */
 
-/* Standard input may be handed over as it is where nothing can be done with it but reading. */
+/*
+ * Standard input is handed over as it is only where it is an anonymous pipe: whoever holds a
+ * descriptor of a file, however it was opened, may change its mode, times and attributes, or lock
+ * it against the host. Everything else is relayed.
+ */
 static bool plain_input(void)
 {
 	int flags = fcntl(STDIN_FILENO, F_GETFL);
-	struct stat st;
+	struct statfs fs;
 
-	return flags >= 0 && (flags & O_ACCMODE) == O_RDONLY && fstat(STDIN_FILENO, &st) == 0 &&
-	       (S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode));
+	return flags >= 0 && (flags & O_ACCMODE) == O_RDONLY && fstatfs(STDIN_FILENO, &fs) == 0 &&
+	       fs.f_type == PIPEFS_MAGIC;
 }
 
 static int make_pipe(int ours_and_theirs[2], int ours, struct nsbox_error *err)
