@@ -297,18 +297,21 @@ static int go(struct walker *k, size_t pc, struct accumulator a)
 
 int walk_program(const struct walk *w, struct nsbox_error *err)
 {
-	auto_free struct walker *k = calloc(1, sizeof(*k));
 	const char *why = bpf_sim_check(w->prog.insn, w->prog.n);
+	struct walker k;
 
 	if (why)
 		return nsbox_fail(err, NSBOX_E_INVALID, EINVAL, "not a filter: %s", why);
-	if (!k)
-		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "walk a filter");
-	k->w = w;
-	k->err = err;
-	memcpy(k->cond, w->given, MIN(w->n_given, (size_t)CONDS_MAX) * sizeof(k->cond[0]));
-	k->n = MIN(w->n_given, (size_t)CONDS_MAX);
-	return go(k, 0, (struct accumulator){ .known = true });
+	if (w->n_given > CONDS_MAX)
+		return nsbox_fail(err, NSBOX_E_LIMIT, E2BIG, "walk a filter");
+	/* Not zeroed as a whole: there are as many walks as numbers of calls. */
+	k.w = w;
+	k.err = err;
+	k.n = w->n_given;
+	k.paths = 0;
+	if (k.n)
+		memcpy(k.cond, w->given, k.n * sizeof(k.cond[0]));
+	return go(&k, 0, (struct accumulator){ .known = true });
 }
 
 /* ------------------------------------------------------------------ classes */
@@ -320,27 +323,60 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-int walk_classes(const struct program *progs, size_t n_progs, const uint32_t *extra, size_t n_extra,
-		 uint32_t **ret, size_t *ret_n)
+/* Which words may the accumulator hold before each instruction? Jumps go forward only. */
+static void find_words(const struct program *p, uint16_t *words)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		const struct sock_filter *f = &p->insn[i];
+		uint16_t out = words[i];
+
+		if (BPF_CLASS(f->code) == BPF_RET)
+			continue;
+		if (BPF_CLASS(f->code) == BPF_LD)
+			out = (uint16_t)(1u << (f->k / 4));
+		if (f->code == (BPF_JMP | BPF_JA)) {
+			words[i + 1 + f->k] |= out;
+		} else if (BPF_CLASS(f->code) == BPF_JMP) {
+			words[i + 1 + f->jt] |= out;
+			words[i + 1 + f->jf] |= out;
+		} else {
+			words[i + 1] |= out;
+		}
+	}
+}
+
+static size_t add_constants(const struct program *p, uint8_t word, uint32_t *at)
+{
+	uint16_t words[BPF_MAXINSNS] = { 0 };
+	size_t n = 0;
+
+	find_words(p, words);
+	for (size_t i = 0; i < p->n; i++) {
+		if (BPF_CLASS(p->insn[i].code) != BPF_JMP || !(words[i] & (1u << word)))
+			continue;
+		at[n++] = p->insn[i].k;
+		at[n++] = p->insn[i].k + 1; /* of UINT32_MAX: 0, which is there anyway */
+	}
+	return n;
+}
+
+int walk_classes(const struct program *progs, size_t n_progs, uint8_t word, const uint32_t *extra,
+		 size_t n_extra, uint32_t **ret, size_t *ret_n)
 {
 	size_t n = 1 + n_extra, kept = 0;
 	uint32_t *at;
 
-	for (size_t i = 0; i < n_progs; i++)
+	for (size_t i = 0; i < n_progs; i++) {
+		if (bpf_sim_check(progs[i].insn, progs[i].n))
+			return -EINVAL;
 		n += 2 * progs[i].n;
+	}
 	at = calloc(n, sizeof(*at));
 	if (!at)
 		return -ENOMEM;
 	n = 1; /* the class of 0 */
 	for (size_t i = 0; i < n_progs; i++)
-		for (size_t j = 0; j < progs[i].n; j++) {
-			const struct sock_filter *f = &progs[i].insn[j];
-
-			if (BPF_CLASS(f->code) != BPF_JMP)
-				continue;
-			at[n++] = f->k;
-			at[n++] = f->k + 1; /* of UINT32_MAX: 0, which is there anyway */
-		}
+		n += add_constants(&progs[i], word, at + n);
 	if (n_extra)
 		memcpy(at + n, extra, n_extra * sizeof(*at));
 	n += n_extra;

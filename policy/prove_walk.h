@@ -64,10 +64,10 @@ int walk_program(const struct walk *w, struct nsbox_error *err);
 int walk_solve(const struct word_cond *cond, size_t n, struct seccomp_data *ret);
 
 /*
- * The numbers (or architectures) that begin a class, sorted; the last class ends at UINT32_MAX.
- * `extra` are boundaries besides those that the programs' constants make. malloc'd.
+ * The values of a word (number, architecture) that begin a class, sorted; the last class ends at
+ * UINT32_MAX. `extra` are boundaries besides those that the programs' constants make. malloc'd.
  */
-int walk_classes(const struct program *progs, size_t n_progs, const uint32_t *extra, size_t n_extra,
-		 uint32_t **ret, size_t *ret_n);
+int walk_classes(const struct program *progs, size_t n_progs, uint8_t word, const uint32_t *extra,
+		 size_t n_extra, uint32_t **ret, size_t *ret_n);
 
 #endif
