@@ -14,6 +14,7 @@
 
 #define CGROUP2_MAGIC 0x63677270
 #define CGROUP_ROOT   "/sys/fs/cgroup"
+#define RACE_ROUNDS   64
 
 static const char *const controllers[CG_CONTROLLERS] = { "memory", "pids", "cpu" };
 
@@ -306,7 +307,7 @@ static int make_groups(struct cgroup *cg, struct nsbox_error *err)
 
 	nsbox_format(name, sizeof(name), "%u", cg->slot);
 	/* Another owner that ends may take the empty base away between our two steps: again, then. */
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < RACE_ROUNDS; i++) {
 		uint32_t slot = cg->slot;
 
 		r = open_bases(cg);
@@ -439,6 +440,13 @@ static void sweep_dir(int base, int kind)
 	closedir(dir);
 }
 
+/* Empty parents: one would keep the owner's own group from being removed. */
+static void remove_bases(const struct cgroup *cg)
+{
+	for (int i = 0; cg->kind != NSBOX_CGROUP_NONE && i < CG_CONTROLLERS; i++)
+		unlinkat(cg->base[i], "../nsbox", AT_REMOVEDIR);
+}
+
 void cgroup_sweep(void)
 {
 	struct cgroup cg;
@@ -446,10 +454,7 @@ void cgroup_sweep(void)
 	if (open_bases(&cg) == 0)
 		for (int i = 0; i < (cg.kind == NSBOX_CGROUP_V2 ? 1 : CG_CONTROLLERS); i++)
 			sweep_dir(cg.base[i], cg.kind);
-	/* An empty parent goes as well: it would keep the owner's own group from being removed. */
-	if (cg.kind != NSBOX_CGROUP_NONE)
-		for (int i = 0; i < CG_CONTROLLERS; i++)
-			unlinkat(cg.base[i], "../nsbox", AT_REMOVEDIR);
+	remove_bases(&cg);
 	cgroup_close(&cg);
 }
 
@@ -473,10 +478,17 @@ static int try_leaf(const struct cgroup *cg)
 int cgroup_probe(struct nsbox_host *host)
 {
 	struct cgroup cg;
-	int r = open_bases(&cg);
+	int r = -ENOENT;
 
-	if (r == 0)
-		r = try_leaf(&cg);
+	/* As in make_groups(): others come and go, and the last one takes the base with it. */
+	for (int i = 0; i < RACE_ROUNDS && (r == -ENOENT || r == -ENODEV); i++) {
+		if (i)
+			cgroup_close(&cg);
+		r = open_bases(&cg);
+		if (r == 0)
+			r = try_leaf(&cg);
+	}
+	remove_bases(&cg);
 	if (r < 0)
 		cg.kind = NSBOX_CGROUP_NONE;
 	host->cgroup_kind = (uint32_t)cg.kind;

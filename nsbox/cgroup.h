@@ -33,7 +33,7 @@ struct cgroup_usage {
 	uint32_t oom_kills, pids_hits;
 };
 
-/* Which kind can be written, and where; note (may be NULL) says why none. Leaves directories. */
+/* Which kind can be written; the host's note says why none. Leaves nothing behind. */
 int cgroup_probe(struct nsbox_host *host);
 void cgroup_init(struct cgroup *cg); /* nothing is open */
 /* Make the groups of a sandbox and set the limits; on an error nothing is left open. */

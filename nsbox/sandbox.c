@@ -250,7 +250,11 @@ int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *ro
 	if (r == 0)
 		r = start_init(sb, root, err);
 	if (r < 0) {
+		bool made_groups = sb->cg.kind != NSBOX_CGROUP_NONE;
+
 		nsbox_sandbox_free(sb);
+		if (made_groups) /* the caller hears of none, so it cannot know to */
+			nsbox_sweep();
 		return r;
 	}
 	*ret = sb;

@@ -203,6 +203,9 @@ static const struct {
 } sysctls[] = {
 	/* A second wall behind the filter: no user namespace can be made below this one. */
 	{ "sys/user/max_user_namespaces", "0" },
+	/* These count against whoever made the namespace: one run must not use up the host's. */
+	{ "sys/user/max_inotify_instances", "16" },
+	{ "sys/user/max_inotify_watches", "8192" },
 	/* ping without privilege, to the sandbox's own addresses. */
 	{ "sys/net/ipv4/ping_group_range", "1000 1000" },
 	/* Ports below 1024 are as private as the rest here. */

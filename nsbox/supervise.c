@@ -56,7 +56,13 @@ static void arm(struct nsbox_sandbox *sb)
 	}
 	spec.it_value.tv_sec = (time_t)(at / 1000000);
 	spec.it_value.tv_nsec = (long)(at % 1000000) * 1000;
-	timerfd_settime(sb->timer, TFD_TIMER_ABSTIME, &spec, NULL);
+	if (timerfd_settime(sb->timer, TFD_TIMER_ABSTIME, &spec, NULL) == 0 || sb->gone)
+		return;
+	/* Without it no limit of time or memory would hold: then nothing runs. */
+	if (!sb->start_error.code)
+		nsbox_fail_at(&sb->start_error, NSBOX_STAGE_LIMITS, NSBOX_E_SETUP, errno,
+			      "arm the timer of the run's deadline");
+	sys_pidfd_send_signal(sb->pidfd, SIGKILL);
 }
 
 void supervise_enter(struct nsbox_sandbox *sb, enum phase phase, uint64_t us)
@@ -160,13 +166,13 @@ static void fill_usage(struct nsbox_sandbox *sb, struct nsbox_result *r)
 	r->oom_kills = u.oom_kills - sb->usage_before.oom_kills + sb->watch_kills;
 	r->pids_limit_hits = u.pids_hits - sb->usage_before.pids_hits;
 	r->memory_limit = sb->fixed->limits.memory;
-	r->cgroup_kind = (uint32_t)sb->cg.kind;
 }
 
 static void fill_state(struct nsbox_sandbox *sb, struct nsbox_result *r)
 {
 	uint32_t witness = NSBOX_LAYER_BIT(NSBOX_LAYER_WITNESS);
 
+	r->cgroup_kind = (uint32_t)sb->cg.kind;
 	r->enforced = sb->enforced;
 	r->not_enforced = sb->not_enforced;
 	if (sb->witness_seen)
@@ -249,6 +255,8 @@ static void exec_lost(struct nsbox_sandbox *sb)
 		   : r->oom_kills ? NSBOX_CAUSE_MEMORY
 				  : NSBOX_CAUSE_INTERRUPTED;
 	nsbox_fail(&r->error, NSBOX_E_PROTOCOL, 0, "the sandbox's init ended during the run");
+	if (sb->start_error.code)
+		judge_start_error(sb, r);
 	e->error = r->error;
 }
 

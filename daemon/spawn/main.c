@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 
@@ -46,6 +47,20 @@ static int harden(struct nsbox_error *err)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "set no_new_privs");
 	return 0;
+}
+
+/*
+ * All that may be had: descriptors in flight between the processes of runs count against their
+ * users, and we could send none of ours if they were as many as we may have open.
+ */
+static void raise_open_files(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
+		l.rlim_cur = l.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &l);
+	}
 }
 
 static int add(int epoll, int fd, uint64_t id)
@@ -200,6 +215,7 @@ int main(int argc, char **argv)
 			(int)fd);
 		return 2;
 	}
+	raise_open_files();
 	if (harden(&err) < 0 || run((int)fd, state_dir, &err) < 0) {
 		complain(&err);
 		return 1;

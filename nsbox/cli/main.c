@@ -6,8 +6,11 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "nsbox/util.h"
+#include "policy/skill/text.h"
 
 const struct command commands[] = {
 	{ "run", cmd_run, "run a program, a skill or a Python function in a fresh sandbox" },
@@ -19,7 +22,10 @@ const struct command commands[] = {
 
 int cli_error(const struct nsbox_error *err)
 {
-	fprintf(stderr, "nsbox: %s", err->msg[0] ? err->msg : nsbox_error_code_name(err->code));
+	const char *msg = err->msg[0] ? err->msg : nsbox_error_code_name(err->code);
+	auto_free char *shown = text_shown(msg, strlen(msg)); /* it may quote a payload's name */
+
+	fprintf(stderr, "nsbox: %s", shown ? shown : "out of memory");
 	if (err->stage != NSBOX_STAGE_NONE)
 		fprintf(stderr, " [%s]", nsbox_stage_name(err->stage));
 	fputc('\n', stderr);
@@ -41,12 +47,18 @@ int cli_usage(const char *fmt, ...)
 int cli_read_file(const char *path, size_t max, char **ret, size_t *ret_len,
 		  struct nsbox_error *err)
 {
-	auto_close int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(0);
+	/* Not blocking: a FIFO that someone named like a file must not hold us up. */
+	auto_close int fd = strcmp(path, "-")
+				    ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+				    : dup(0);
 	auto_free char *buf = malloc(max + 1);
+	struct stat st;
 	size_t len = 0;
 
-	if (fd < 0)
+	if (fd < 0 || fstat(fd, &st) < 0)
 		return nsbox_fail(err, NSBOX_E_IO, errno, "open '%s'", path);
+	if (strcmp(path, "-") && !S_ISREG(st.st_mode))
+		return nsbox_fail(err, NSBOX_E_INVALID, 0, "'%s' is not a regular file", path);
 	if (!buf)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read '%s'", path);
 	while (len <= max) {
@@ -160,8 +172,23 @@ static int usage(FILE *to)
 	return to == stdout ? 0 : EXIT_USAGE;
 }
 
+/*
+ * All that may be had: descriptors in flight between the processes of a run count against the user
+ * whose run it is, and we could send none of ours if they were as many as we may have open.
+ */
+static void raise_open_files(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
+		l.rlim_cur = l.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &l);
+	}
+}
+
 int main(int argc, char **argv)
 {
+	raise_open_files();
 	/* A reader that went away is an error to report, not a death. */
 	signal(SIGPIPE, SIG_IGN);
 	if (argc < 2)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/text.h"
 #include "nsbox/cli/cli.h"
 #include "nsbox/util.h"
 
@@ -37,7 +38,7 @@ static const char *evidence_of(const struct nsbox_result *r, int layer)
 
 static struct json_object *str(const char *s)
 {
-	return json_object_new_string(s);
+	return json_text_new(s, strlen(s)); /* some of it is the payload's */
 }
 
 static struct json_object *error_json(const struct nsbox_error *e)

@@ -7,29 +7,46 @@
 #include <json-c/json.h>
 #include <nsbox/files.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "daemon/common/text.h"
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
+#include "policy/skill/text.h"
 
 #define OUTPUT_MAX_BYTES (64u << 20)
 #define OUTPUT_MAX_FILES 1000
 
+/* Names are the payload's: shown without acting on a terminal, and exact in the report. */
+static void say_left_out(const char *path, const char *note)
+{
+	auto_free char *shown = text_shown(path, strlen(path));
+
+	fprintf(stderr, "nsbox: output '%s' was left out: %s\n", shown ? shown : "?", note);
+}
+
 static void note_output(void *ctx, int kind, const char *path, uint64_t size, const char *note)
 {
-	struct json_object *list = ctx, *o = json_object_new_object();
+	struct json_object *list = ctx, *o;
 
 	if (kind == NSBOX_FRAME_NOTE)
-		fprintf(stderr, "nsbox: output '%s' was left out: %s\n", path, note);
-	json_object_object_add(o, "path", json_object_new_string(path));
+		say_left_out(path, note);
+	if (kind != NSBOX_FRAME_FILE && kind != NSBOX_FRAME_NOTE)
+		return;
+	o = json_object_new_object();
+	json_object_object_add(o, "path", json_text_new(path, strlen(path)));
+	if (!utf8_valid(path, strlen(path))) {
+		auto_free char *exact = base64_encode(path, strlen(path));
+
+		json_object_object_add(o, "path_base64",
+				       json_object_new_string(exact ? exact : ""));
+	}
 	json_object_object_add(o, "size", json_object_new_int64((int64_t)size));
 	if (kind == NSBOX_FRAME_NOTE)
-		json_object_object_add(o, "leftOut", json_object_new_string(note));
-	if (kind == NSBOX_FRAME_FILE || kind == NSBOX_FRAME_NOTE)
-		json_object_array_add(list, o);
-	else
-		json_object_put(o);
+		json_object_object_add(o, "leftOut", json_text_new(note, strlen(note)));
+	json_object_array_add(list, o);
 }
 
 static unsigned output_rules(const struct run *c, struct nsbox_output *rules)
