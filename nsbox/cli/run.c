@@ -36,8 +36,13 @@ static int load_manifest(struct run *c, struct nsbox_error *err)
 	int r;
 
 	if (o->skill) {
+		struct stat st = { 0 };
+
+		/* The skill is a stranger's: a link could make us read what only we may. */
 		nsbox_format(path, sizeof(path), "%s/skill.json", o->skill);
-		file = access(path, F_OK) == 0 ? path : NULL;
+		file = lstat(path, &st) == 0 || errno != ENOENT ? path : NULL;
+		if (file && S_ISLNK(st.st_mode))
+			return nsbox_fail(err, NSBOX_E_INVALID, 0, "'%s' is a symbolic link", file);
 	}
 	c->is_default = !file;
 	if (!file)
