@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "nsbox/util.h"
+#include "policy/env_names.h"
 #include "policy/resolve.h"
 
 #define ENV_BYTES_MAX 65536
@@ -20,30 +21,9 @@ static const struct manifest_var base[] = {
 	{ (char *)"TMPDIR", (char *)"/tmp" },
 };
 
-/* A trailing '*' matches any rest. */
-static const char *const loader_variables[] = {
-	"LD_*",	       "GCONV_PATH",   "GLIBC_TUNABLES", "LOCPATH",
-	"NLSPATH",     "MALLOC_*",     "HOSTALIASES",	 "LOCALDOMAIN",
-	"RES_OPTIONS", "RESOLV_*",     "BASH_ENV",	 "BASH_FUNC_*",
-	"ENV",	       "IFS",	       "PYTHONSTARTUP",	 "PYTHONHOME",
-	"PERL5OPT",    "NODE_OPTIONS", "RUBYOPT",	 "JAVA_TOOL_OPTIONS",
-};
-
-static bool is_loader_variable(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(loader_variables); i++) {
-		const char *pattern = loader_variables[i];
-		size_t n = strcspn(pattern, "*");
-
-		if (!strncmp(name, pattern, n) && (pattern[n] == '*' || !name[n]))
-			return true;
-	}
-	return false;
-}
-
 static int judge(struct resolve *rs, const char *name)
 {
-	if (!rs->opt->as_operator && is_loader_variable(name))
+	if (!rs->opt->as_operator && env_name_is_loader(name))
 		return json_fail(&rs->r,
 				 "\"%s\" decides what a program loads or runs first; only an "
 				 "operator may set it",
