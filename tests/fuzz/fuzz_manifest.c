@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a manifest: parse, resolve, write the canonical form. Besides crashes and leaks,
- * four promises are checked: an error has a code and one line of text; the canonical form is strict
- * JSON again; the same input gives the same form; what resolves compiles to a plan that passes.
+ * Any bytes as a manifest: parse, resolve, write the canonical form; and as an operator's ceiling,
+ * under which a manifest that asks for much is resolved. Besides crashes and leaks, five promises
+ * are checked: an error has a code and one line of text; the canonical form is strict JSON again;
+ * the same input gives the same form; what resolves compiles to a plan that passes, unless the
+ * policy says what it lacks; a ceiling never raises a limit.
  */
 #include <json-c/json.h>
 #include <nsbox/policy.h>
@@ -10,6 +12,7 @@
 #include <string.h>
 
 #include "nsbox/util.h"
+#include "policy/internal.h"
 #include "policy/json_strict.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -51,6 +54,11 @@ static void check_plan(const struct nsbox_policy *p)
 	struct nsbox_plan *plan = NULL;
 	auto_close int fd = -1;
 
+	if (p->n_gaps) {
+		check(nsbox_policy_compile(p, &fd, &err) < 0 && err.code == NSBOX_E_UNSUPPORTED);
+		check_error(&err);
+		return;
+	}
 	check(nsbox_policy_compile(p, &fd, &err) == 0);
 	check(nsbox_plan_open(fd, &plan, &err) == 0);
 	nsbox_plan_close(plan);
@@ -74,6 +82,36 @@ static char *canonical(const struct nsbox_manifest *m, const struct nsbox_resolv
 	return text;
 }
 
+static void try_ceiling(const uint8_t *data, size_t size, const struct nsbox_host *h)
+{
+	static const char ask[] = "{\"manifestVersion\":1,\"profile\":\"network\"}";
+	struct nsbox_ceiling c;
+	const struct nsbox_resolve_options opt = { .host = h, .ceiling = &c };
+	struct nsbox_manifest *m = NULL;
+	struct nsbox_policy *p = NULL;
+	struct nsbox_policy_limits l;
+	struct nsbox_error err = { 0 };
+
+	if (nsbox_ceiling_parse((const char *)data, size, &c, &err) < 0) {
+		check_error(&err);
+		return;
+	}
+	check(nsbox_manifest_parse(ask, sizeof(ask) - 1, &m, &err) == 0);
+	if (nsbox_policy_resolve(m, &opt, &p, &err) < 0) {
+		check_error(&err);
+	} else {
+		nsbox_policy_limits(p, &l);
+		check(!c.memory || l.memory <= c.memory);
+		check(!c.pids || l.pids <= c.pids);
+		check(!c.wall_ms || l.wall_ms <= c.wall_ms);
+		check(c.jit != NSBOX_ALLOWANCE_NO || !p->jit);
+		check(c.listen != NSBOX_ALLOWANCE_NO || !p->listen);
+		check(c.network != NSBOX_REACH_NONE || p->network.mode == NETWORK_NONE);
+		nsbox_policy_free(p);
+	}
+	nsbox_manifest_free(m);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct json_limits limits = { .max_size = 8u << 20,
@@ -84,6 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct nsbox_manifest *m = NULL;
 	struct nsbox_error err = { 0 };
 
+	try_ceiling(data, size, &h);
 	if (nsbox_manifest_parse((const char *)data, size, &m, &err) < 0) {
 		check_error(&err);
 		return 0;
