@@ -76,9 +76,16 @@ static int print_list(void)
 
 static int refused(struct check *c, struct nsbox_error *why)
 {
+	bool platform = !strncmp(why->msg, "/platforms", 10);
+
 	if (why->code == NSBOX_E_NOMEM)
 		return -ENOMEM;
-	report_add(&c->rep, SKILL_F_MANIFEST, "skill.json", NULL, "%s", why->msg);
+	report_add(&c->rep, platform ? SKILL_F_PLATFORM : SKILL_F_MANIFEST, "skill.json",
+		   platform
+			   ? "run it on such a machine, or bring programs for this one and name it "
+			     "under platforms"
+			   : NULL,
+		   "%s", why->msg);
 	return 0;
 }
 

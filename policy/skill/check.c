@@ -46,6 +46,17 @@ static const char *environment(const struct skill_check *c, const char *name)
 	return NULL;
 }
 
+/* What resolves and yet has no enforcement here: a run is refused for it. */
+static void check_gaps(struct skill_check *c)
+{
+	const struct nsbox_policy *p = c->opt->policy;
+
+	for (size_t i = 0; p && i < p->n_gaps; i++)
+		report_add(c->rep, SKILL_F_MANIFEST, "skill.json",
+			   "leave it out, or run it elsewhere", "%s: %s", p->gaps[i].pointer,
+			   p->gaps[i].why);
+}
+
 static int prepare(struct skill_check *c)
 {
 	const char *path = environment(c, "PATH");
@@ -69,8 +80,10 @@ int skill_check(const struct skill_check_options *opt, struct skill_report *rep,
 	if (r == 0)
 		r = check_document(&c);
 	if (r == 0) {
+		check_gaps(&c);
 		check_platforms(&c);
 		check_entries(&c);
+		check_digests(&c);
 		check_starts(&c);
 		r = check_elfs(&c);
 	}

@@ -23,6 +23,9 @@ void check_entries(struct skill_check *c); /* marks files as is_entry, is_made_e
 /* Find a program in the run's PATH. */
 bool check_in_path(struct skill_check *c, const char *name);
 
+/* ---- check_digest.c */
+void check_digests(struct skill_check *c);
+
 /* ---- check_elf.c: machines, loaders, libraries */
 int check_elfs(struct skill_check *c);
 /* "linux/arm64" of a machine; NULL: none that platforms can name. */

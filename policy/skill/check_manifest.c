@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What skill.json says against what is there: platforms, entry points, files.executable, tests. */
+#include <elf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "nsbox/exec_text.h"
 #include "nsbox/util.h"
 #include "policy/internal.h"
 #include "policy/skill/check.h"
@@ -31,36 +31,24 @@ const char *check_platform_of(unsigned machine, bool is64)
 	return NULL;
 }
 
-static int find_platform(const char *name)
+static bool platform_known(const char *name)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(platforms); i++)
 		if (!strcmp(platforms[i].name, name))
-			return (int)i;
-	return -1;
+			return true;
+	return false;
 }
 
+/* That this machine is among them is the resolver's to say: a run is refused for it. */
 void check_platforms(struct skill_check *c)
 {
 	char **list = c->opt->manifest ? c->opt->manifest->platforms : NULL;
-	bool here = !list || !*list;
 
-	for (; list && *list; list++) {
-		int i = find_platform(*list);
-
-		if (i < 0)
+	for (; list && *list; list++)
+		if (!platform_known(*list))
 			report_add(c->rep, SKILL_F_PLATFORM_NAME, "skill.json",
 				   "write it as linux/amd64 or linux/arm64",
 				   "platforms names '%s', which is not known here", *list);
-		else
-			here |= platforms[i].machine == EXEC_OWN_MACHINE;
-	}
-	if (!here)
-		report_add(c->rep, SKILL_F_PLATFORM, "skill.json",
-			   "run it on such a machine, or bring programs for this one and name it "
-			   "under platforms",
-			   "platforms does not name this machine, %s (%s)",
-			   exec_machine_name(EXEC_OWN_MACHINE),
-			   check_platform_of(EXEC_OWN_MACHINE, true));
 }
 
 /* ------------------------------------------------------------------ places */
@@ -251,14 +239,21 @@ static void check_entry(struct skill_check *c, const struct manifest_entrypoint 
 
 /* ------------------------------------------------------------------ the rest */
 
+/* The manifest's own words and not the policy's: that one is not there where a part is refused. */
 static void check_executable(struct skill_check *c)
 {
-	char **list = c->opt->policy ? c->opt->policy->make_exec : NULL;
+	char **list = c->opt->manifest->executable;
 
 	for (; list && *list; list++) {
-		const char *rel = in_skill(c, *list);
-		struct skill_file *f = rel ? tree_find(&c->tree, rel) : NULL;
+		const char *word = !strncmp(*list, "${skill}/", 9) ? *list + 9 : *list;
+		struct skill_file *f;
+		char path[PATH_MAX];
+		const char *rel;
 
+		if (!plain_path(*word == '/' ? "" : c->opt->inside, word, path))
+			continue;
+		rel = in_skill(c, path);
+		f = rel ? tree_find(&c->tree, rel) : NULL;
 		if (f && S_ISREG(f->st.st_mode))
 			f->is_made_executable = true;
 		else if (rel)

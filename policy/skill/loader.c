@@ -38,8 +38,8 @@ struct loader {
 };
 
 struct object {
-	char *path,
-		*name; /* inside path as it was found; name it was asked for by, NULL: the root */
+	char *path, *real; /* as it was found, for $ORIGIN; where it is */
+	char *name;	   /* that it was asked for by, NULL: the root */
 	struct elf_info elf;
 	int by;	     /* what loaded it, -1 */
 	bool follow; /* look at what it needs */
@@ -246,11 +246,12 @@ static int add_object(struct check *c, const char *path, const char *real, const
 	}
 	o = &c->obj[c->n++];
 	*o = (struct object){ .path = strdup(path),
+			      .real = strdup(real),
 			      .name = name ? strdup(name) : NULL,
 			      .elf = *elf,
 			      .by = by,
 			      .follow = !strncmp(real, c->inside, n) && real[n] == '/' };
-	if (!o->path || (name && !o->name))
+	if (!o->path || !o->real || (name && !o->name))
 		return nsbox_fail(c->err, NSBOX_E_NOMEM, ENOMEM, "look for libraries");
 	if (o->follow && c->ev->visit)
 		c->ev->visit(c->ev->ctx, real);
@@ -416,7 +417,7 @@ static void check_versions(struct check *c, const struct object *o)
 		for (size_t k = 0; !there && k < lib->elf.n_offers; k++)
 			there = !strcmp(lib->elf.offers[k].name, w->name);
 		if (!there)
-			c->ev->lack(c->ev->ctx, LACK_VERSION, o->path, w->file, w->name);
+			c->ev->lack(c->ev->ctx, LACK_VERSION, o->real, w->file, w->name);
 	}
 }
 
@@ -432,7 +433,7 @@ static int load_all(struct check *c)
 			if (r < 0)
 				return r;
 			if (r == 0)
-				c->ev->lack(c->ev->ctx, LACK_LIBRARY, o->path, name, NULL);
+				c->ev->lack(c->ev->ctx, LACK_LIBRARY, o->real, name, NULL);
 		}
 	}
 	for (int i = 0; i < c->n; i++)
@@ -459,6 +460,7 @@ int loader_check(struct loader *l, const char *path, const char *inside,
 		r = load_all(c);
 	for (int i = 0; i < c->n; i++) {
 		free(c->obj[i].path);
+		free(c->obj[i].real);
 		free(c->obj[i].name);
 		elf_done(&c->obj[i].elf);
 	}
