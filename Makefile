@@ -48,6 +48,7 @@ PC := pkg-config
 LIBS_CORE   := $(shell $(PC) --libs libmnl libcap 2>/dev/null)
 LIBS_POLICY := $(shell $(PC) --libs libseccomp libnftnl json-c libcrypto 2>/dev/null)
 LIBS_HTTP   := $(shell $(PC) --libs libmicrohttpd 2>/dev/null)
+LIBS_SQLITE := $(shell $(PC) --libs sqlite3 2>/dev/null)
 LIBS_ARCHIVE := $(shell $(PC) --libs libarchive zlib 2>/dev/null)
 LIBS_CHECK  := $(shell $(PC) --libs check 2>/dev/null)
 
@@ -101,7 +102,7 @@ $(B)/$(1): $$(call obj,$(2)) $$(LIB_A)
 	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$^ $(3)
 endef
 $(eval $(call program,nsbox,$(CLI_SRC) $(COMMON_SRC),$(LIBS_POLICY) $(LIBS_ARCHIVE) $(LIBS_CORE)))
-$(eval $(call program,nsboxd,$(FRONT_SRC) $(COMMON_SRC),$(LIBS_HTTP) $(LIBS_POLICY) $(LIBS_CORE)))
+$(eval $(call program,nsboxd,$(FRONT_SRC) $(COMMON_SRC),$(LIBS_HTTP) $(LIBS_SQLITE) $(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-spawn,$(SPAWN_SRC) daemon/common/wire.c,$(LIBS_CORE)))
 $(eval $(call program,nsbox-compile,$(COMPILE_SRC) daemon/common/wire.c,$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-unpack,$(UNPACK_SRC),$(LIBS_ARCHIVE) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
@@ -115,7 +116,15 @@ SUPPORT_SRC := $(wildcard tests/support/*.c)
 $(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SUPPORT_SRC) $(COMMON_SRC)) $(LIB_A)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_CHECK) $(LIBS_POLICY) $(LIBS_CORE)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_CHECK) $(LIBS_SQLITE) $(LIBS_POLICY) $(LIBS_CORE)
+
+# Programs that tests use, each of one file and without the library.
+TOOLS := $(patsubst tests/support/tools/%.c,$(B)/tests/tools/%,$(wildcard tests/support/tools/*.c))
+
+$(B)/tests/tools/%: $(B)/obj/tests/support/tools/%.o
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_POLICY)
 
 SCRIPTS := $(wildcard tests/unit/test_*.py)
 E2E    := $(sort $(wildcard tests/e2e/*.t))
@@ -123,7 +132,7 @@ ROOT   := $(filter 0,$(shell id -u))
 
 export VARIANT PYTHONDONTWRITEBYTECODE = 1
 
-tests: $(UNIT) $(KERNEL) ## build the unit and kernel tests
+tests: $(UNIT) $(KERNEL) $(TOOLS) ## build the unit and kernel tests
 
 # Every test file is a program that prints TAP; prove's last line is the verdict.
 PROVE := prove --timer --exec ''
@@ -146,7 +155,7 @@ check-unit: $(UNIT) ## unit tests alone, as the caller
 check-kernel: all $(KERNEL) ## tests of single mechanisms in the running kernel
 	$(Q)$(PROVE) $(call in_tree,$(KERNEL))
 
-check-e2e: all ## tests of the whole product, as the caller
+check-e2e: all $(TOOLS) ## tests of the whole product, as the caller
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(PROVE) $(call in_tree,$(E2E))
 
@@ -179,6 +188,14 @@ check-sanitized: all tests
 	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS) $(KERNEL) \
 		$(filter-out %/leaks.t %/library.t,$(E2E)))
 
+soak: ## 200 rounds of kill -9 of the service under load (about ten minutes)
+	$(Q)tests/support/install-packages build test
+	$(Q)$(MAKE) --no-print-directory soak-here
+
+soak-here: all
+	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
+	$(Q)NSBOX_ROUNDS=200 $(PROVE) ./tests/e2e/journal.t
+
 # Each target runs for a while on its corpus; what it finds on the way stays in build/corpus.
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 20
@@ -209,7 +226,7 @@ coverage-here: all tests
 # ---------------------------------------------------------------- lint
 
 LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC)
-LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/fuzz/*.c tests/support/*.c)
+LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h tests/*/*.h)
 LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
 MAN       := $(wildcard docs/*.[1-8])
@@ -293,7 +310,7 @@ clean: ## remove build/
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
 .PHONY: all tests check check-vm check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
-	check-sanitized quickstart asan ubsan fuzz-smoke fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
+	check-sanitized quickstart soak soak-here asan ubsan fuzz-smoke fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-symbols lint-docs install uninstall dist help clean
 .DEFAULT_GOAL := all
 .SECONDARY:

@@ -300,27 +300,32 @@ static int make_leaves_v2(struct cgroup *cg, const char *name)
 	return cg->leaf[0] < 0 ? cg->leaf[0] : same_for_all(cg->leaf);
 }
 
+/* Another owner that ends may take the empty base away between two steps of ours: again, then. */
+static bool was_taken_away(int r)
+{
+	return r == -ENOENT || r == -ENODEV;
+}
+
 static int make_groups(struct cgroup *cg, struct nsbox_error *err)
 {
 	char name[16];
-	int r;
+	int r = -ENOENT;
 
 	nsbox_format(name, sizeof(name), "%u", cg->slot);
-	/* Another owner that ends may take the empty base away between our two steps: again, then. */
-	for (int i = 0; i < RACE_ROUNDS; i++) {
+	for (int i = 0; i < RACE_ROUNDS && was_taken_away(r); i++) {
 		uint32_t slot = cg->slot;
 
+		if (i)
+			cgroup_close(cg);
 		r = open_bases(cg);
 		cg->slot = slot;
-		if (r < 0)
-			return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_UNSUPPORTED, r,
-					     "use control groups below " CGROUP_ROOT);
-		r = cg->kind == NSBOX_CGROUP_V2 ? make_leaves_v2(cg, name)
-						: make_leaves_v1(cg, name);
-		if (r != -ENOENT && r != -ENODEV)
-			break;
-		cgroup_close(cg);
+		if (r == 0)
+			r = cg->kind == NSBOX_CGROUP_V2 ? make_leaves_v2(cg, name)
+							: make_leaves_v1(cg, name);
 	}
+	if (r < 0 && cg->kind == NSBOX_CGROUP_NONE)
+		return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_UNSUPPORTED, r,
+				     "use control groups below " CGROUP_ROOT);
 	if (r < 0)
 		return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, r,
 				     "make the control group nsbox/%s", name);
@@ -480,8 +485,7 @@ int cgroup_probe(struct nsbox_host *host)
 	struct cgroup cg;
 	int r = -ENOENT;
 
-	/* As in make_groups(): others come and go, and the last one takes the base with it. */
-	for (int i = 0; i < RACE_ROUNDS && (r == -ENOENT || r == -ENODEV); i++) {
+	for (int i = 0; i < RACE_ROUNDS && was_taken_away(r); i++) {
 		if (i)
 			cgroup_close(&cg);
 		r = open_bases(&cg);

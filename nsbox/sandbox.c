@@ -376,6 +376,7 @@ int nsbox_sandbox_exec_blob(struct nsbox_sandbox *sb, int blob_fd, const struct 
 	sb->witness_seen = 0;
 	sb->started_us = 0;
 	sb->watch_peak = sb->watch_kills = 0;
+	sb->watch_files = sb->watch_memfds = sb->watch_round = 0;
 	memset(&sb->start_error, 0, sizeof(sb->start_error));
 	memset(&sb->usage_before, 0, sizeof(sb->usage_before));
 	if (sb->exec_id > 1)

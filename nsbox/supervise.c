@@ -116,10 +116,23 @@ int supervise_stop(struct nsbox_sandbox *sb, int cause, struct nsbox_error *err)
 	return 0;
 }
 
+/* The answer comes with init's other reports, and counts from the next look on. */
+static void watch_files(struct nsbox_sandbox *sb)
+{
+	struct ctl_request req = { .magic = CTL_MAGIC, .kind = CTL_USAGE };
+
+	ctl_send(sb->control, &req, sizeof(req), NULL, 0);
+	sb->watch_memfds = watchdog_memfds(sb->pid);
+}
+
 static void watch_memory(struct nsbox_sandbox *sb)
 {
-	uint64_t now = watchdog_resident(sb->pid, sb->fixed->limits.memory);
+	uint64_t now;
 
+	if (sb->watch_round++ % WATCH_FILES_EVERY == 0)
+		watch_files(sb);
+	now = watchdog_memory(sb->pid, sb->watch_files + sb->watch_memfds,
+			      sb->fixed->limits.memory);
 	sb->watch_peak = MAX(sb->watch_peak, now);
 	if (now > sb->fixed->limits.memory) {
 		sb->watch_kills++;
@@ -377,6 +390,7 @@ void supervise_control(struct nsbox_sandbox *sb)
 			close_fd(&sb->channel);
 			exec_over(sb, rep.status, rep.cpu_us);
 			break;
+		case CTL_USED: sb->watch_files = rep.bytes; break;
 		case CTL_COLLECTED: push(sb, NSBOX_EVENT_COLLECTED)->error = rep.error; break;
 		default: break;
 		}
