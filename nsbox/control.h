@@ -28,11 +28,13 @@ enum ctl_kind {
 	CTL_EXEC,    /* id; fds: exec request, channel, then 0, 1, 2 and what flags say (3, 4) */
 	CTL_SIGNAL,  /* id, signal; all: everything but init, else the process group of the exec */
 	CTL_COLLECT, /* fds: out; base, rules */
+	CTL_USAGE,   /* how full are its file systems? */
 	/* init -> owner */
 	CTL_READY,     /* enforced layers, duration of each stage */
 	CTL_FAILED,    /* error: set-up did not succeed; init exits */
 	CTL_EXITED,    /* id, status (wait(2) form), cpu_us */
 	CTL_COLLECTED, /* error.code 0, or what went wrong */
+	CTL_USED,      /* bytes: what the tmpfs mounts of the sandbox hold */
 	/* payload -> owner, on the channel */
 	CTL_HELLO,    /* carries SCM_CREDENTIALS: who to put into the control group */
 	CTL_TERMINAL, /* fd: the master of its terminal */
@@ -68,6 +70,7 @@ struct ctl_report {
 	uint32_t id;
 	int32_t status;
 	uint64_t cpu_us;
+	uint64_t bytes;
 	uint32_t enforced, not_enforced;
 	uint32_t tried, held, us;
 	uint32_t reserved;

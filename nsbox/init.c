@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #include "nsbox/files_child.h"
@@ -195,6 +196,35 @@ static void collect(struct init *in, struct ctl_request *req, int *fds, unsigned
 	tell(in, &rep);
 }
 
+/* ------------------------------------------------------------------ usage */
+
+static uint64_t held_by(const char *path)
+{
+	struct statfs fs;
+
+	if (statfs(path, &fs) < 0)
+		return 0;
+	return (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+}
+
+/* Files on tmpfs are memory; where no control group counts them the owner has to ask. */
+static void usage(struct init *in)
+{
+	struct ctl_report rep = { .kind = CTL_USED };
+	const struct blob *plan = in->child->plan;
+	size_t n;
+	const struct mount_op *ops = blob_get(plan, SEC_OPS, sizeof(*ops), &n);
+
+	rep.bytes = held_by("/"); /* an overlay answers for its upper layer */
+	for (size_t i = 0; i < n; i++) {
+		if (ops[i].kind == OP_TMPFS)
+			rep.bytes += held_by(blob_get_str(plan, ops[i].dst));
+		else if (ops[i].kind == OP_DEV)
+			rep.bytes += held_by("/dev/shm");
+	}
+	tell(in, &rep);
+}
+
 /* ------------------------------------------------------------------ the loop */
 
 static void request(struct init *in)
@@ -210,6 +240,7 @@ static void request(struct init *in)
 	case CTL_EXEC: start(in, &req, fds, n); break;
 	case CTL_SIGNAL: deliver(in, &req); break;
 	case CTL_COLLECT: collect(in, &req, fds, n); break;
+	case CTL_USAGE: usage(in); break;
 	default: _exit(2);
 	}
 }

@@ -55,6 +55,9 @@ struct nsbox_sandbox {
 	uint32_t witness_seen;
 	struct nsbox_error start_error; /* the program did not start */
 	uint64_t watch_peak;		/* bytes, by the watchdog */
+	uint64_t watch_files;		/* bytes of tmpfs, as init said last, */
+	uint64_t watch_memfds;		/* and of memfds, as found last */
+	unsigned watch_round;
 	uint32_t watch_kills;
 	struct cgroup_usage usage_before;
 
@@ -71,8 +74,14 @@ void supervise_enter(struct nsbox_sandbox *sb, enum phase phase, uint64_t us);
 int supervise_stop(struct nsbox_sandbox *sb, int cause, struct nsbox_error *err);
 int supervise_signal(struct nsbox_sandbox *sb, int signal, bool all);
 
-/* watchdog.c: resident bytes of init's tree (exact where over the limit); how often to look */
+/*
+ * watchdog.c: what init's tree holds, `files` being the bytes of its tmpfs mounts and memfds (exact
+ * where over the limit), and what its memfds hold. How often to look, and how many looks are one at
+ * the files as well.
+ */
 #define WATCH_INTERVAL_US 20000
-uint64_t watchdog_resident(pid_t init, uint64_t limit);
+#define WATCH_FILES_EVERY 5
+uint64_t watchdog_memory(pid_t init, uint64_t files, uint64_t limit);
+uint64_t watchdog_memfds(pid_t init);
 
 #endif
