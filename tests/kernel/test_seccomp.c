@@ -10,7 +10,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -24,6 +27,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,13 +38,17 @@
 
 /* ------------------------------------------------------------------ filters */
 
-enum profile_kind { STANDARD, STRICT, SKILL, INIT, KINDS };
+enum profile_kind { STANDARD, STRICT, SKILL, NO_THREADS, NO_LISTEN, NETLINK, INIT, KINDS };
 
+#define ORDINARY (SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_LISTEN)
 static const unsigned traits[KINDS] = {
-	[STANDARD] = SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC,
-	[STRICT] = SC_THREADS | SC_MEMFD_EXEC,
-	[SKILL] = SC_THREADS,
-	[INIT] = SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_INIT,
+	[STANDARD] = ORDINARY,
+	[STRICT] = SC_THREADS | SC_MEMFD_EXEC | SC_LISTEN,
+	[SKILL] = SC_THREADS | SC_LISTEN,
+	[NO_THREADS] = ORDINARY & ~(unsigned)SC_THREADS,
+	[NO_LISTEN] = ORDINARY & ~(unsigned)SC_LISTEN,
+	[NETLINK] = ORDINARY | SC_NETLINK,
+	[INIT] = SC_PAYLOAD | SC_INIT,
 };
 
 static struct sock_fprog programs[KINDS];
@@ -73,11 +82,16 @@ static void install(const struct sock_fprog *prog)
 
 /* Each returns 0 or an errno. What it needs is made before the filter is there, by prepare(). */
 static int pair[2] = { -1, -1 }, terminal = -1;
+static int bound = -1, listening = -1;
 
 static void prepare(void)
 {
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 	terminal = posix_openpt(O_RDWR | O_NOCTTY);
+	bound = socket(AF_INET, SOCK_STREAM, 0);
+	/* not blocking: a call that is allowed finds nobody waiting */
+	listening = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	ck_assert_int_eq(listen(listening, 1), 0);
 }
 
 static int answer(long r)
@@ -204,6 +218,77 @@ static int try_route(void)
 	return answer(socket(AF_NETLINK, SOCK_RAW, 0));
 }
 
+static int try_sock_diag(void)
+{
+	return answer(socket(AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG));
+}
+
+static int try_uevent(void)
+{
+	return answer(socket(AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT));
+}
+
+static int try_generic(void)
+{
+	return answer(socket(AF_NETLINK, SOCK_RAW, NETLINK_GENERIC));
+}
+
+/* On sockets made before the filter is there: what is asked is the one call. */
+static int try_bind(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+
+	/* one of its own: a socket is bound once */
+	return answer(bind(socket(AF_INET, SOCK_DGRAM, 0), (struct sockaddr *)&a, sizeof(a)));
+}
+
+static int try_listen(void)
+{
+	return answer(listen(bound, 1));
+}
+
+static int try_accept(void)
+{
+	return answer(accept(listening, NULL, NULL));
+}
+
+static int try_accept4(void)
+{
+	return answer(accept4(listening, NULL, NULL, SOCK_CLOEXEC));
+}
+
+static int try_connect(void)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX, .sun_path = "/nonexistent" };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	return answer(connect(fd, (struct sockaddr *)&a, sizeof(a)));
+}
+
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+static int try_thread(void)
+{
+	pthread_t t;
+	int r = pthread_create(&t, NULL, nothing, NULL);
+
+	if (r == 0)
+		pthread_join(t, NULL);
+	return r;
+}
+
+static int try_vfork_exec(void)
+{
+	pid_t pid = vfork();
+
+	if (pid == 0)
+		_exit(0);
+	return answer(pid);
+}
+
 static int try_tcp(void)
 {
 	return answer(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -240,6 +325,31 @@ static int try_make_exec(void)
 	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? 249 : answer(mprotect(p, 4096, PROT_READ | PROT_EXEC));
+}
+
+static int try_pkey_exec(void)
+{
+	void *p = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	/* key -1 is none: the call is mprotect then, also without the hardware */
+	return p == MAP_FAILED
+		       ? 249
+		       : answer(syscall(SYS_pkey_mprotect, p, 4096, PROT_READ | PROT_EXEC, -1));
+}
+
+static int try_pkey_read(void)
+{
+	void *p = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? 249 : answer(syscall(SYS_pkey_mprotect, p, 4096, PROT_READ, -1));
+}
+
+static int try_readv_self(void)
+{
+	char from = 'x', to = 0;
+	struct iovec l = { &to, 1 }, r = { &from, 1 };
+
+	return answer(process_vm_readv(getpid(), &l, 1, &r, 1, 0));
 }
 
 static int try_memfd(void)
@@ -337,10 +447,36 @@ static const struct row {
 	{ "writable and executable", try_wx, STRICT, EPERM, false },
 	{ "made executable", try_make_exec, STANDARD, 0, true },
 	{ "made executable", try_make_exec, STRICT, EPERM, false },
+	{ "made executable with a key", try_pkey_exec, STANDARD, 0, true },
+	{ "made executable with a key", try_pkey_exec, STRICT, EPERM, false },
+	{ "made readable with a key", try_pkey_read, STRICT, 0, true },
 	{ "memfd", try_memfd, STRICT, 0, true },
 	{ "memfd", try_memfd, SKILL, EACCES, false },
 	{ "traceme", try_traceme, STANDARD, 0, true },
 	{ "traceme", try_traceme, STRICT, EPERM, false },
+	{ "own memory", try_readv_self, STANDARD, 0, true },
+	{ "own memory", try_readv_self, STRICT, EPERM, false },
+	{ "thread", try_thread, STANDARD, 0, true },
+	{ "thread", try_thread, STRICT, 0, true },
+	{ "thread", try_thread, NO_THREADS, EPERM, false },
+	{ "fork", try_fork, NO_THREADS, 0, true },
+	{ "vfork", try_vfork_exec, NO_THREADS, 0, true },
+	{ "bind", try_bind, STANDARD, 0, true },
+	{ "bind", try_bind, NO_LISTEN, EPERM, false },
+	{ "listen", try_listen, STANDARD, 0, true },
+	{ "listen", try_listen, NO_LISTEN, EPERM, false },
+	{ "accept", try_accept, STANDARD, EAGAIN, true },
+	{ "accept", try_accept, NO_LISTEN, EPERM, false },
+	{ "accept4", try_accept4, STANDARD, EAGAIN, true },
+	{ "accept4", try_accept4, NO_LISTEN, EPERM, false },
+	{ "connect", try_connect, NO_LISTEN, ENOENT, true },
+	{ "tcp6", try_tcp, NO_LISTEN, 0, true },
+	{ "netlink sock_diag", try_sock_diag, STANDARD, EAFNOSUPPORT, false },
+	{ "netlink sock_diag", try_sock_diag, NETLINK, 0, true },
+	{ "netlink uevent", try_uevent, STANDARD, EAFNOSUPPORT, false },
+	{ "netlink uevent", try_uevent, NETLINK, 0, true },
+	{ "netlink generic", try_generic, NETLINK, EAFNOSUPPORT, false },
+	{ "netlink netfilter", try_nfnetlink, NETLINK, EAFNOSUPPORT, false },
 	{ "device", try_device, STANDARD, EPERM, false },
 	{ "fifo", try_fifo, STANDARD, EBADF, true },
 	{ "seccomp listener", try_listener, STANDARD, EPERM, false },

@@ -27,6 +27,7 @@
 #include "policy/bpf_sim.h"
 #include "policy/internal.h"
 #include "policy/syscalls.h"
+#include "tests/support/plan_kit.h"
 
 /* ------------------------------------------------------------------ constants of the tables */
 
@@ -48,6 +49,7 @@ static const struct constant {
 	C(SOCK_RAW), C(SOCK_SEQPACKET), C(SOCK_CLOEXEC), C(SOCK_NONBLOCK), { "SOCK_PACKET", 10 },
 	C(IPPROTO_TCP), C(IPPROTO_UDP), C(IPPROTO_ICMP), C(IPPROTO_ICMPV6), C(IPPROTO_SCTP),
 	C(IPPROTO_MPTCP), C(NETLINK_ROUTE), C(NETLINK_NETFILTER), C(NETLINK_XFRM), C(NETLINK_CRYPTO),
+	C(NETLINK_SOCK_DIAG), C(NETLINK_KOBJECT_UEVENT), C(NETLINK_GENERIC), C(NETLINK_AUDIT),
 	C(MSG_OOB), C(MSG_FASTOPEN), C(MSG_NOSIGNAL), C(MSG_DONTWAIT), C(MSG_CMSG_CLOEXEC),
 	C(TCGETS), C(TIOCGWINSZ), C(TIOCSCTTY), C(FIONREAD), C(TIOCSTI), C(TIOCLINUX), C(TIOCSETD),
 	C(TIOCCONS), C(SIOCATMARK), C(FIFREEZE), C(FS_IOC_SETFLAGS),
@@ -78,16 +80,58 @@ static const struct constant actions[] = {
 
 static char *extra_names[] = { (char *)"listmount", (char *)"mount", (char *)"personality", NULL };
 
-#define STANDARD (SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_LISTEN)
+/* Each is resolved as a run of it would be; `more` is what init adds. */
+enum {
+	STANDARD,
+	STRICT,
+	SKILL,
+	NETWORK,
+	BUILD,
+	PLAIN
+}; /* PLAIN: so many are profiles as they are */
 static const struct kind {
-	const char *name;
-	unsigned traits;
+	const char *name, *manifest;
+	unsigned more;
+	bool python, special; /* special: '*' does not mean it */
 	char *const *extra;
 } kinds[] = {
-	{ "standard", STANDARD, NULL },	    { "strict", SC_THREADS | SC_MEMFD_EXEC, NULL },
-	{ "skill", SC_THREADS, NULL },	    { "init", STANDARD | SC_INIT, NULL },
-	{ "extra", STANDARD, extra_names },
+	[STANDARD] = { "standard", "" },
+	[STRICT] = { "strict", ",\"profile\":\"strict\"", .python = true },
+	[SKILL] = { "skill", ",\"profile\":\"strict\"" },
+	[NETWORK] = { "network", ",\"profile\":\"network\"" },
+	[BUILD] = { "build", ",\"profile\":\"build\"" },
+	{ "init", "", .more = SC_PAYLOAD | SC_INIT },
+	{ "nothreads", ",\"process\":{\"threads\":false}", .special = true },
+	{ "nolisten", ",\"process\":{\"listen\":false}", .special = true },
+	{ "netlink", ",\"process\":{\"netlink\":true}", .special = true },
+	{ "nojit", ",\"process\":{\"jit\":false}", .special = true },
+	{ "noptrace", ",\"process\":{\"ptrace\":false}", .special = true },
+	{ "extra", "", .special = true, .extra = extra_names },
 };
+#define INIT ((size_t)PLAIN)
+
+static unsigned traits_of(const struct kind *k)
+{
+	const struct nsbox_host host = kit_full_host();
+	const struct nsbox_resolve_options opt = { .host = &host,
+						   .python_function = k->python,
+						   .as_operator = true };
+	struct nsbox_manifest *m = NULL;
+	struct nsbox_policy *p = NULL;
+	struct nsbox_error err = { 0 };
+	char text[200];
+	unsigned traits;
+
+	snprintf(text, sizeof(text), "{\"manifestVersion\":1%s}", k->manifest);
+	ck_assert_msg(nsbox_manifest_parse(text, strlen(text), &m, &err) == 0, "%s", err.msg);
+	ck_assert_msg(nsbox_policy_resolve(m, &opt, &p, &err) == 0, "%s", err.msg);
+	traits = seccomp_traits(p) | k->more;
+	nsbox_policy_free(p);
+	nsbox_manifest_free(m);
+	return traits;
+}
+
+static unsigned traits[ARRAY_SIZE(kinds)];
 
 static const struct arch {
 	const char *name;
@@ -114,8 +158,9 @@ static void compile_all(void)
 			struct seccomp_program *p = &programs[a][k];
 			const char *why;
 
-			ck_assert_msg(seccomp_compile(&spec, &kinds[k].traits, 1, p, &err) == 0,
-				      "%s", err.msg);
+			traits[k] = traits_of(&kinds[k]);
+			ck_assert_msg(seccomp_compile(&spec, &traits[k], 1, p, &err) == 0, "%s",
+				      err.msg);
 			why = bpf_sim_check(p->insn, p->n);
 			ck_assert_msg(!why, "%s %s: %s", archs[a].name, kinds[k].name, why);
 		}
@@ -241,9 +286,9 @@ static unsigned judge_row(size_t a, const struct row *r, const char *where, int 
 	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
 		uint32_t action;
 
-		/* '*': every profile but the one that allows more */
+		/* '*': every profile, and init */
 		if (strcmp(r->profile, "*") ? strcmp(r->profile, kinds[k].name) != 0
-					    : kinds[k].extra != NULL)
+					    : kinds[k].special)
 			continue;
 		action = judge(a, k, r->audit, r->nr, r->args);
 		ck_assert_msg(action == r->action, "%s:%d: %s %s: got %#x, expected %#x", where,
@@ -307,7 +352,7 @@ static uint64_t interesting(unsigned *seed)
 /* A payload's filter is stacked on init's: what init refuses no payload could do. */
 START_TEST(init_passes_what_payloads_may)
 {
-	size_t a = (size_t)_i, init = 3;
+	size_t a = (size_t)_i;
 	unsigned seed = 1, allowed = 0;
 
 	for (uint32_t n = 0; n < 200000; n++) {
@@ -316,11 +361,13 @@ START_TEST(init_passes_what_payloads_may)
 
 		for (int i = 0; i < 6; i++)
 			args[i] = interesting(&seed);
-		for (size_t k = 0; k < init; k++) {
+		for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
+			if (k == INIT || kinds[k].extra)
+				continue;
 			if (judge(a, k, archs[a].audit, nr, args) != SECCOMP_RET_ALLOW)
 				continue;
 			allowed++;
-			ck_assert_msg(judge(a, init, archs[a].audit, nr, args) == SECCOMP_RET_ALLOW,
+			ck_assert_msg(judge(a, INIT, archs[a].audit, nr, args) == SECCOMP_RET_ALLOW,
 				      "init refuses call %u, %s does not", nr, kinds[k].name);
 		}
 	}
@@ -328,8 +375,8 @@ START_TEST(init_passes_what_payloads_may)
 }
 END_TEST
 
-/* Every profile is at most the standard one: strict adds nothing. */
-START_TEST(strict_is_within_standard)
+/* Every profile is at most the standard one. */
+START_TEST(profiles_are_within_standard)
 {
 	size_t a = (size_t)_i;
 	unsigned seed = 7, less = 0;
@@ -342,7 +389,7 @@ START_TEST(strict_is_within_standard)
 		for (int i = 0; i < 6; i++)
 			args[i] = interesting(&seed);
 		standard = judge(a, 0, archs[a].audit, nr, args) == SECCOMP_RET_ALLOW;
-		for (size_t k = 1; k <= 2; k++) {
+		for (size_t k = 1; k < PLAIN; k++) {
 			bool other = judge(a, k, archs[a].audit, nr, args) == SECCOMP_RET_ALLOW;
 
 			ck_assert_msg(!other || standard, "%s allows call %u", kinds[k].name, nr);
@@ -353,10 +400,10 @@ START_TEST(strict_is_within_standard)
 }
 END_TEST
 
-static bool has_rule(const char *name, unsigned traits)
+static bool has_rule(const char *name, unsigned have)
 {
 	for (size_t i = 0; i < syscall_n_rules; i++)
-		if (!strcmp(syscall_rules[i].name, name) && !(syscall_rules[i].unless & traits))
+		if (!strcmp(syscall_rules[i].name, name) && !(syscall_rules[i].unless & have))
 			return true;
 	return false;
 }
@@ -379,9 +426,9 @@ START_TEST(tables_are_the_filter)
 			seen++;
 			free_of_charge = bpf_sim_is_constant(programs[a][0].insn, programs[a][0].n,
 							     archs[a].audit, (uint32_t)nr);
-			ck_assert_msg(free_of_charge == !has_rule(*name, STANDARD),
+			ck_assert_msg(free_of_charge == !has_rule(*name, traits[STANDARD]),
 				      "%s: answered from the bitmap: %d", *name, free_of_charge);
-			if (!has_rule(*name, STANDARD))
+			if (!has_rule(*name, traits[STANDARD]))
 				ck_assert_msg(judge(a, 0, archs[a].audit, (uint32_t)nr, none) ==
 						      SECCOMP_RET_ALLOW,
 					      "%s is not allowed", *name);
@@ -445,7 +492,7 @@ int main(void)
 	tcase_add_loop_test(tc, rows_common, 0, n);
 	tcase_add_loop_test(tc, rows_of_the_architecture, 0, n);
 	tcase_add_loop_test(tc, init_passes_what_payloads_may, 0, n);
-	tcase_add_loop_test(tc, strict_is_within_standard, 0, n);
+	tcase_add_loop_test(tc, profiles_are_within_standard, 0, n);
 	tcase_add_loop_test(tc, tables_are_the_filter, 0, n);
 	tcase_add_test(tc, names_of_the_tables_exist);
 	tcase_add_test(tc, noexec_refuses_exec_alone);
