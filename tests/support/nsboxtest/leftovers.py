@@ -212,13 +212,15 @@ class Snapshot:
 
     def left(self, kinds=KINDS, seconds=8.0):
         """What is left of these kinds after at most so many seconds: [] or sentences."""
+        found = []
+
         def check():
             now = self.look()
-            return [] == [d for k in kinds for d in self.difference(k, now)]
+            found[:] = ["%s: %s" % (k, d) for k in kinds for d in self.difference(k, now)]
+            return not found
 
         tap.wait_until(check, seconds, 0.2)
-        now = self.look()
-        return ["%s: %s" % (k, d) for k in kinds for d in self.difference(k, now)]
+        return found
 
 
 def is_socket(path):
