@@ -411,7 +411,7 @@ int skill_cmd_test(int argc, char **argv)
 	if (fd < 0)
 		return EXIT_NSBOX;
 	r = load(fd, &m, &err);
-	if (r == 0)
+	if (r == 0 && m)
 		r = run_all(&opt, m, &failed, &err);
 	nsbox_manifest_free(m);
 	if (r < 0)

@@ -158,7 +158,9 @@ static int check_libraries(struct elf_check *e, struct loader *l)
 		*e->c->err = why;
 		return r;
 	}
-	if (r < 0)
+	if (r < 0 && why.code == NSBOX_E_LIMIT)
+		report_add(e->c->rep, SKILL_F_SIZE, "", NULL, "not all was looked at: %s", why.msg);
+	else if (r < 0)
 		report_add(e->c->rep, SKILL_F_ELF, e->root->path, NULL,
 			   "its libraries cannot be looked for: %s",
 			   why.msg[0] ? why.msg : strerror(-r));

@@ -94,12 +94,12 @@ static int take_text(struct reader *r, struct text *t, struct frontmatter_value 
 /* ------------------------------------------------------------------ quoted */
 
 static const struct {
-	char c;
 	const char *is;
+	char c;
 	uint8_t hex; /* digits that follow */
 } escapes[] = {
-	{ '"', "\"", 0 }, { '\\', "\\", 0 }, { '/', "/", 0 },  { 'n', "\n", 0 }, { 't', "\t", 0 },
-	{ 'r', "\r", 0 }, { ' ', " ", 0 },   { 'x', NULL, 2 }, { 'u', NULL, 4 }, { 'U', NULL, 8 },
+	{ "\"", '"', 0 }, { "\\", '\\', 0 }, { "/", '/', 0 },  { "\n", 'n', 0 }, { "\t", 't', 0 },
+	{ "\r", 'r', 0 }, { " ", ' ', 0 },   { NULL, 'x', 2 }, { NULL, 'u', 4 }, { NULL, 'U', 8 },
 };
 
 /* The character that `digits` hexadecimal digits name; its length, 0: they name none. */

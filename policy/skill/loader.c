@@ -21,6 +21,7 @@
 #include "nsbox/util.h"
 
 #define DIRS_MAX       128
+#define TRIES_MAX      200000 /* a large skill takes some 20000 */
 #define OBJECTS_MAX    512
 #define CONF_MAX       65536
 #define CONF_FILES_MAX 64
@@ -35,6 +36,7 @@ struct loader {
 	char *library_path;
 	struct dirs glibc, musl; /* in order; the glibc ones with the default directories */
 	unsigned conf_files;
+	unsigned tries; /* of all files together */
 };
 
 struct object {
@@ -264,8 +266,13 @@ static int try_path(struct check *c, const char *path, const char *name, int by)
 	char real[PATH_MAX];
 	struct elf_info elf;
 	struct nsbox_error ignored;
-	int r = read_elf(c->l->view, path, real, &elf, &ignored);
+	int r;
 
+	if (c->l->tries++ >= TRIES_MAX)
+		return nsbox_fail(c->err, NSBOX_E_LIMIT, 0,
+				  "the skill's files ask for libraries in more than %d places",
+				  TRIES_MAX);
+	r = read_elf(c->l->view, path, real, &elf, &ignored);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
 	if (!same_kind(&elf, &c->obj[0].elf) || elf.type != ET_DYN) {

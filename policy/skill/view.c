@@ -288,13 +288,14 @@ static int step(const struct view *v, struct walk *w, struct stat *st)
 int view_find(const struct view *v, const char *path, char ret[PATH_MAX], struct stat *st)
 {
 	struct walk w = { .at = "" };
+	char target[PATH_MAX]; /* the root is no link */
 	int r;
 
 	if (*path != '/')
 		return -EINVAL;
 	if ((size_t)snprintf(w.rest, sizeof(w.rest), "%s", path) >= sizeof(w.rest))
 		return -ENAMETOOLONG;
-	r = look(v, "", st, NULL);
+	r = look(v, "", st, target);
 	while (r == 0 && w.rest[strspn(w.rest, "/")])
 		r = step(v, &w, st);
 	if (r == 0)

@@ -479,6 +479,8 @@ def test_note(t):
 def test_example(t):
     done = nsbox("skill", "check", EXAMPLE)
     t.equal((done.returncode, done.stdout), (0, "nothing found\n"), "the example of the manual is in order")
+    done = nsbox("skill", "test", EXAMPLE)
+    t.ok(done.returncode == 0 and "3 of 3" in done.stdout, "and passes its tests", done.stdout)
 
 
 def test_manual(t):
