@@ -165,6 +165,10 @@ check-vm: all ## run on other kernels, with control groups v2, in virtual machin
 	$(Q)tests/support/install-packages vm
 	$(Q)for k in $(VM_KERNELS); do tests/vm/boot $$k || exit 1; done
 
+check-arm64: ## compile the library and the tools for arm64, without linking
+	$(Q)tests/support/install-packages build arm64
+	$(Q)tests/support/check-arm64 $(LIB_SRC) $(CLI_SRC) $(UNPACK_SRC)
+
 check-heavy: ## the cases that need Java and an office suite (large packages)
 	$(Q)tests/support/install-packages build test heavy
 	$(Q)$(MAKE) --no-print-directory check-heavy-here
@@ -309,7 +313,7 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all tests check check-vm check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
+.PHONY: all tests check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
 	check-sanitized quickstart soak soak-here asan ubsan fuzz-smoke fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-symbols lint-docs install uninstall dist help clean
 .DEFAULT_GOAL := all
