@@ -206,20 +206,23 @@ static const struct {
 	/* These count against whoever made the namespace: one run must not use up the host's. */
 	{ "sys/user/max_inotify_instances", "16" },
 	{ "sys/user/max_inotify_watches", "8192" },
-	/* ping without privilege, to the sandbox's own addresses. */
-	{ "sys/net/ipv4/ping_group_range", "1000 1000" },
+	/* ping without privilege, to the sandbox's own addresses: the payload's group. */
+	{ "sys/net/ipv4/ping_group_range", NULL },
 	/* Ports below 1024 are as private as the rest here. */
 	{ "sys/net/ipv4/ip_unprivileged_port_start", "0" },
 };
 
 int stage_sysctl(struct child *c, struct nsbox_error *err)
 {
+	char group[32];
 	int r;
 
+	nsbox_format(group, sizeof(group), "%u %u", child_fixed(c)->gid, child_fixed(c)->gid);
 	if (c->proc_mount < 0)
 		return 0; /* no /proc of our own to write to, or to make read-only */
 	for (unsigned i = 0; i < ARRAY_SIZE(sysctls); i++) {
-		r = write_small_file(c->proc_mount, sysctls[i].path, sysctls[i].value);
+		r = write_small_file(c->proc_mount, sysctls[i].path,
+				     sysctls[i].value ? sysctls[i].value : group);
 		if (r < 0 && (i == 0 || r != -ENOENT))
 			return nsbox_fail(err, NSBOX_E_SETUP, r, "write /proc/%s", sysctls[i].path);
 	}

@@ -102,9 +102,9 @@ struct json_table {
 	size_t size;  /* bytes of an entry */
 	size_t count; /* offset of the size_t that counts them, beside the field's own offset */
 	size_t key;   /* map: offset of the char * in an entry that gets the key */
-	const char *key_name;	  /* map: what a key is, for the reference */
-	json_check_fn *check_key; /* map */
-	void (*init)(void *entry);			   /* may be NULL: all zero */
+	const char *key_name;	   /* map: what a key is, for the reference */
+	json_check_fn *check_key;  /* map */
+	void (*init)(void *entry); /* may be NULL: all zero */
 	int (*finish)(struct json_reader *r, void *entry); /* judges a whole entry; may be NULL */
 };
 

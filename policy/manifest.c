@@ -59,7 +59,7 @@ int nsbox_manifest_parse(const char *json, size_t len, struct nsbox_manifest **r
 	json_object_put(root);
 	if (rc == 0)
 		rc = sha256_hex(json, len, m->sha256, err);
-	if (rc < 0) {
+	if (rc < 0 || !m) {
 		nsbox_manifest_free(m);
 		return rc;
 	}
