@@ -26,6 +26,7 @@ extern const struct command commands[]; /* ends with a NULL name */
 int cmd_run(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_job(int argc, char **argv);
+int cmd_policy(int argc, char **argv);
 int cmd_skill(int argc, char **argv);
 
 /* One option of a command: the table is both what getopt_long gets and what --help prints. */

@@ -96,6 +96,61 @@ const char *const *nsbox_policy_env_pass(const struct nsbox_policy *p);
  */
 int nsbox_policy_compile(const struct nsbox_policy *p, int *ret_plan_fd, struct nsbox_error *err);
 
+/* ------------------------------------------------------------------ reports */
+
+/* All reports are malloc'd text that the caller frees: for people, or JSON. */
+enum nsbox_report { NSBOX_REPORT_TEXT, NSBOX_REPORT_JSON };
+struct nsbox_root;
+
+/*
+ * What a policy allows, from its compiled plan: reading, writing, running, reaching, amounts, what
+ * is hidden, which layers hold it on this host and what this host's kernel lacks.
+ */
+int nsbox_policy_explain(const struct nsbox_policy *p, const struct nsbox_host *host,
+			 enum nsbox_report form, char **ret, struct nsbox_error *err);
+/*
+ * Would one act succeed, which layer decides, what does the program see, and which change of the
+ * manifest would allow it? "open /etc/shadow", "write /usr/x", "exec /tmp/x", "connect db:5432",
+ * "syscall socket AF_PACKET". json NULL: the default manifest. root NULL: not looked into.
+ */
+int nsbox_manifest_why(const char *json, size_t len, const struct nsbox_resolve_options *opt,
+		       const struct nsbox_root *root, const char *question, enum nsbox_report form,
+		       char **ret, bool *ret_allowed, struct nsbox_error *err);
+/* What b allows that a does not (widened), the reverse (narrowed), and what is just different. */
+int nsbox_policy_diff(const struct nsbox_policy *a, const struct nsbox_policy *b,
+		      enum nsbox_report form, char **ret, unsigned *ret_widened,
+		      struct nsbox_error *err);
+/*
+ * Walk every way through the filters of a policy, for each architecture, and hold them against
+ * rules that are written apart from the filters' tables. A violation comes with a call that shows
+ * it; an error means that it could not be decided.
+ */
+int nsbox_policy_prove(const struct nsbox_policy *p, enum nsbox_report form, char **ret,
+		       unsigned *ret_violations, struct nsbox_error *err);
+/* What a lint looks at; all borrowed. */
+struct nsbox_lint {
+	const char *name;     /* of the file, for messages */
+	const char *json;     /* of skill.json, NULL: there is none */
+	size_t len;
+	const char *document; /* of SKILL.md, NULL: there is none, or it is not to be looked at */
+	size_t document_len;
+	const struct nsbox_resolve_options *resolve;
+	const struct nsbox_root *root; /* image in which paths are looked for, or NULL */
+	int skill_fd;		       /* directory of the skill, or -1 */
+};
+/* Errors that a run would meet and warnings, with JSON pointer, line and column. */
+int nsbox_manifest_lint(const struct nsbox_lint *in, enum nsbox_report form, char **ret,
+			unsigned *ret_errors, struct nsbox_error *err);
+/*
+ * A seccomp profile of Docker or of an OCI runtime (also inside its config.json) as a manifest with
+ * syscalls.allow, and what could not be taken over. Never wider than the profile.
+ */
+int nsbox_seccomp_import(const char *json, size_t len, enum nsbox_report form, char **ret,
+			 struct nsbox_error *err);
+/* Everything in a plan, by name. */
+int nsbox_plan_show(const struct nsbox_plan *plan, enum nsbox_report form, char **ret,
+		    struct nsbox_error *err);
+
 /* Limits a caller has to know before and after a run. */
 struct nsbox_policy_limits {
 	uint64_t memory, disk, wall_ms, grace_ms, stdout_max, stderr_max, result_max;

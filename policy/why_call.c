@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* System calls, by every way through the payload's filter; connections, by the network policy. */
+#include <arpa/inet.h>
+#include <linux/seccomp.h>
+#include <string.h>
+
+#include "nsbox/util.h"
+#include "policy/bpf_sim.h"
+#include "policy/calls.h"
+#include "policy/names.h"
+#include "policy/prove_walk.h"
+#include "policy/why.h"
+
+static struct program payload_filter(const struct blob *plan)
+{
+	struct program p;
+
+	p.insn = blob_get(plan, SEC_BPF, sizeof(*p.insn), &p.n);
+	return p;
+}
+
+uint32_t why_filter(const struct blob *plan, const char *call, const uint64_t args[6])
+{
+	struct program p = payload_filter(plan);
+	struct seccomp_data d = { .nr = call_number(call, SECCOMP_ARCH_NATIVE),
+				  .arch = call_audit_arch(SECCOMP_ARCH_NATIVE) };
+
+	memcpy(d.args, args, sizeof(d.args));
+	return bpf_sim_run(p.insn, p.n, &d);
+}
+
+/* ------------------------------------------------------------------ a call */
+
+#define ACTIONS_MAX 8
+
+struct actions {
+	struct {
+		uint32_t action;
+		struct seccomp_data call; /* one that gets it */
+	} v[ACTIONS_MAX];
+	size_t n;
+};
+
+static int collect(void *ctx, const struct walk_path *path)
+{
+	struct actions *a = ctx;
+
+	for (size_t i = 0; i < a->n; i++)
+		if (a->v[i].action == path->action)
+			return 0;
+	if (a->n < ACTIONS_MAX) {
+		a->v[a->n].action = path->action;
+		a->v[a->n++].call = path->witness;
+	}
+	return 0;
+}
+
+static void describe(const struct why_question *q, const struct actions *a, struct why_step *s)
+{
+	int len = nsbox_format(s->text, sizeof(s->text), "it depends on the arguments:");
+
+	for (size_t i = 0; i < a->n; i++) {
+		const struct seccomp_data *d = &a->v[i].call;
+		char buf[32];
+
+		len += nsbox_format(s->text + len, (int)sizeof(s->text) - len,
+				    "%s %s for %s(0x%llx, 0x%llx, 0x%llx, 0x%llx)", i ? ";" : "",
+				    call_action_text(a->v[i].action, buf, sizeof(buf)), q->call,
+				    (unsigned long long)d->args[0], (unsigned long long)d->args[1],
+				    (unsigned long long)d->args[2], (unsigned long long)d->args[3]);
+	}
+}
+
+static void judge_action(const struct why_question *q, uint32_t action, struct why *y)
+{
+	int errnum = (int)(action & SECCOMP_RET_DATA);
+	char buf[32];
+
+	if (action == SECCOMP_RET_ALLOW)
+		why_add(y, "seccomp", WHY_PASSES, 0, "the filter lets %s through%s", q->call,
+			q->n_args ? " with these arguments" : ", whatever its arguments are");
+	else if (action == SECCOMP_RET_ERRNO)
+		why_add(y, "seccomp", WHY_HIDES, 0,
+			"the filter answers %s with success, and nothing is done", q->call);
+	else if ((action & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO)
+		why_add(y, "seccomp", WHY_REFUSES, errnum, "the filter answers %s with %s%s",
+			q->call, call_errno_name(errnum, buf, sizeof(buf)),
+			errnum == ENOSYS ? ", as a kernel without it" : "");
+	else
+		why_add(y, "seccomp", WHY_REFUSES, 0, "the filter ends the process");
+}
+
+int why_call(const struct why_world *w, const struct why_question *q, struct why *y,
+	     struct nsbox_error *err)
+{
+	int nr = call_number(q->call, SECCOMP_ARCH_NATIVE);
+	struct word_cond given[12];
+	struct actions a = { .n = 0 };
+	struct walk walk = { .prog = payload_filter(w->plan),
+			     .arch = call_audit_arch(SECCOMP_ARCH_NATIVE),
+			     .nr = (uint32_t)nr,
+			     .given = given,
+			     .n_given = (size_t)q->n_args * 2,
+			     .each = collect,
+			     .ctx = &a };
+	int r;
+
+	if (nr < 0)
+		return nsbox_fail(err, NSBOX_E_INVALID, 0, "this architecture has no call '%s'",
+				  q->call);
+	for (unsigned i = 0; i < q->n_args; i++) {
+		given[2 * i] = (struct word_cond){ WORD_LOW(i), WORD_EQ, true, UINT32_MAX,
+						   (uint32_t)q->args[i] };
+		given[2 * i + 1] = (struct word_cond){ WORD_HIGH(i), WORD_EQ, true, UINT32_MAX,
+						       (uint32_t)(q->args[i] >> 32) };
+	}
+	r = walk_program(&walk, err);
+	if (r < 0)
+		return r;
+	if (a.n == 1)
+		judge_action(q, a.v[0].action, y);
+	else
+		describe(q, &a, why_add(y, "seccomp", WHY_DEPENDS, 0, "%s", ""));
+	return 0;
+}
+
+/* ------------------------------------------------------------------ a connection */
+
+static bool is_loopback(const char *host)
+{
+	struct in_addr v4;
+
+	if (!strcmp(host, "localhost") || !strcmp(host, "::1"))
+		return true;
+	return inet_pton(AF_INET, host, &v4) == 1 && (ntohl(v4.s_addr) >> 24) == 127;
+}
+
+static bool is_address(const char *host)
+{
+	unsigned char buf[16];
+
+	return inet_pton(AF_INET, host, buf) == 1 || inet_pton(AF_INET6, host, buf) == 1;
+}
+
+static const struct policy_host *find_host(const struct nsbox_policy *p,
+					   const struct why_question *q)
+{
+	char host[HOST_MAX + 1];
+	const char *why;
+
+	if (!host_check(q->host, &why))
+		return NULL;
+	host_normalise(q->host, host, sizeof(host));
+	for (size_t i = 0; i < p->network.n_allow; i++)
+		if (host_covers(p->network.allow[i].host, host))
+			for (const uint32_t *port = p->network.allow[i].ports; *port; port++)
+				if (*port == q->port)
+					return &p->network.allow[i];
+	return NULL;
+}
+
+static void ask_network(const struct why_world *w, const struct why_question *q, struct why *y)
+{
+	const struct nsbox_policy *p = w->policy;
+	const struct policy_host *h;
+
+	if (p->network.mode == 0) {
+		if (is_address(q->host))
+			why_add(y, "network", WHY_REFUSES, ENETUNREACH,
+				"network.mode is \"none\": the namespace has loopback and no "
+				"route");
+		else
+			why_add(y, "network", WHY_REFUSES, 0,
+				"network.mode is \"none\": the name cannot be looked up "
+				"(EAI_AGAIN)");
+		return;
+	}
+	h = find_host(p, q);
+	if (!h && p->network.mode == 1)
+		why_add(y, "network", WHY_REFUSES, ECONNREFUSED,
+			"no entry of network.allow covers %s port %u", q->host, q->port);
+	else
+		why_add(y, "network", WHY_PASSES, 0, "%s covers it",
+			h ? h->pointer : "mode \"open\"");
+}
+
+void why_connect(const struct why_world *w, const struct why_question *q, struct why *y)
+{
+	const uint64_t tcp[6] = { AF_INET, SOCK_STREAM, 0 };
+
+	if (why_filter(w->plan, "socket", tcp) == SECCOMP_RET_ALLOW)
+		why_add(y, "seccomp", WHY_PASSES, 0, "TCP sockets can be made");
+	else
+		why_add(y, "seccomp", WHY_REFUSES, EPERM, "TCP sockets cannot be made");
+	if (is_loopback(q->host))
+		why_add(y, "network", WHY_PASSES, 0,
+			"loopback is the run's own: it reaches the run's own servers, none of the "
+			"host's");
+	else
+		ask_network(w, q, y);
+}
