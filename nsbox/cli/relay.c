@@ -40,6 +40,13 @@ struct pump {
 
 enum { OUT, ERR, TERMINAL, INPUT, PUMPS };
 
+/* Places in the array for poll: of a pump's two ends, of the result, of the reader of our input. */
+#define AT_SRC(i) (2 * (size_t)(i))
+#define AT_DST(i) (AT_SRC(i) + 1)
+#define AT_RESULT AT_SRC(PUMPS)
+#define AT_READER AT_DST(PUMPS)
+#define POLLED	  AT_SRC(PUMPS + 1)
+
 static int keep(struct relay_buffer *b, const char *data, size_t n)
 {
 	size_t room = b->max - b->len;
@@ -216,17 +223,17 @@ static void move(struct relay *r, struct pump *pumps, const struct pollfd *p)
 	for (int i = 0; i < PUMPS; i++) {
 		struct pump *pump = &pumps[i];
 
-		if (pump->len && p[2 * i + 1].revents)
+		if (pump->len && p[AT_DST(i)].revents)
 			empty(pump);
-		else if (!pump->len && p[2 * i].revents && *pump->src >= 0)
+		else if (!pump->len && p[AT_SRC(i)].revents && *pump->src >= 0)
 			fill(pump);
 	}
 	/* A pipe whose reader is gone shows that and nothing else. */
-	if (p[2 * PUMPS + 1].revents & (POLLERR | POLLHUP)) {
+	if (p[AT_READER].revents & (POLLERR | POLLHUP)) {
 		close_fd(&r->in);
 		pumps[INPUT].len = 0;
 	}
-	if (p[2 * PUMPS].revents) {
+	if (p[AT_RESULT].revents) {
 		char buf[65536];
 		ssize_t n = read(r->result, buf, sizeof(buf));
 
@@ -244,14 +251,12 @@ static void want(const struct relay *r, const struct pump *pumps, struct pollfd 
 		bool pending = pumps[i].len > 0;
 		bool open = *pumps[i].dst >= 0 || i != INPUT;
 
-		p[2 * i] = (struct pollfd){ pending || !open ? -1 : *pumps[i].src, POLLIN, 0 };
-		p[2 * i + 1] = (struct pollfd){ pending ? *pumps[i].dst : -1, POLLOUT, 0 };
+		p[AT_SRC(i)] = (struct pollfd){ pending || !open ? -1 : *pumps[i].src, POLLIN, 0 };
+		p[AT_DST(i)] = (struct pollfd){ pending ? *pumps[i].dst : -1, POLLOUT, 0 };
 	}
-	p[2 * PUMPS] = (struct pollfd){ r->result, POLLIN, 0 };
-	p[2 * PUMPS + 1] = (struct pollfd){ r->in, 0, 0 };
+	p[AT_RESULT] = (struct pollfd){ r->result, POLLIN, 0 };
+	p[AT_READER] = (struct pollfd){ r->in, 0, 0 };
 }
-
-#define POLLED (2 * PUMPS + 2)
 
 static bool drained(const struct relay *r, const struct pump *pumps)
 {
