@@ -21,6 +21,9 @@ from nsboxtest import cli, leftovers, paths, tap
 
 ENOSYS = os.path.join(paths.BUILD, "tests", "tools", "enosys")
 ROOT = os.getuid() == 0
+# The sanitizer's leak detector forks and traces at exit, and its start reads a limit, behind our filters.
+SANITIZED = paths.VARIANT == "asan"
+ENV = dict(os.environ, ASAN_OPTIONS="detect_leaks=0") if SANITIZED else None
 KINDS = ("no_processes", "no_mounts", "no_cgroups", "no_netns")
 
 # Calls that fail, what the message must hold. Some are made by a privileged owner alone.
@@ -83,7 +86,7 @@ def faulty(calls, *argv, options=()):
     with tempfile.TemporaryDirectory(prefix="nsbox-faults-") as place:
         report = os.path.join(place, "report")
         command = cli.command(*argv, options=["--no-tty", "--result", report, *options])
-        done = subprocess.run([ENOSYS, calls, "--", *command], stdin=subprocess.DEVNULL,
+        done = subprocess.run([ENOSYS, calls, "--", *command], stdin=subprocess.DEVNULL, env=ENV,
                               capture_output=True, timeout=60, check=False)
         parsed = None
         if os.path.exists(report):
@@ -127,6 +130,8 @@ def test_enosys(t):
 def test_faults(t):
     before = leftovers.Snapshot()
     for calls, message in FAULTS + (PRIVILEGED if ROOT else []):
+        if SANITIZED and calls == "prlimit64":
+            continue
         must_not_run(t, before, calls, message, faulty(calls, "sh", "-c", "echo RAN"))
 
 

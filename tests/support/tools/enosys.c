@@ -52,16 +52,12 @@ static int add(scmp_filter_ctx ctx, char *item)
 	return 0;
 }
 
-int main(int argc, char **argv)
+/* The filter of a list of calls; 0, or the exit status. */
+static int load(scmp_filter_ctx ctx, char *list)
 {
-	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
 	char *save = NULL;
 
-	if (argc < 4 || strcmp(argv[2], "--") != 0)
-		return die("usage: enosys SYSCALL[:ERRNO][,...] -- COMMAND...", NULL);
-	if (!ctx)
-		return die("out of memory", NULL);
-	for (char *item = strtok_r(argv[1], ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+	for (char *item = strtok_r(list, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
 		int status = add(ctx, item);
 
 		if (status)
@@ -69,11 +65,26 @@ int main(int argc, char **argv)
 	}
 	/* Without no_new_privs where that is allowed: the command is to differ in nothing else. */
 	seccomp_attr_set(ctx, SCMP_FLTATR_CTL_NNP, 0);
-	if (seccomp_load(ctx) < 0) {
-		seccomp_attr_set(ctx, SCMP_FLTATR_CTL_NNP, 1);
-		if (seccomp_load(ctx) < 0)
-			return die("the filter cannot be loaded", NULL);
-	}
+	if (seccomp_load(ctx) == 0)
+		return 0;
+	seccomp_attr_set(ctx, SCMP_FLTATR_CTL_NNP, 1);
+	return seccomp_load(ctx) < 0 ? die("the filter cannot be loaded", NULL) : 0;
+}
+
+int main(int argc, char **argv)
+{
+	scmp_filter_ctx ctx;
+	int status;
+
+	if (argc < 4 || strcmp(argv[2], "--") != 0)
+		return die("usage: enosys SYSCALL[:ERRNO][,...] -- COMMAND...", NULL);
+	ctx = seccomp_init(SCMP_ACT_ALLOW);
+	if (!ctx)
+		return die("out of memory", NULL);
+	status = load(ctx, argv[1]);
+	seccomp_release(ctx);
+	if (status)
+		return status;
 	execvp(argv[3], argv + 3);
 	return die(argv[3], strerror(errno));
 }
