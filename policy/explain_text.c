@@ -129,8 +129,13 @@ static void reach(struct json_object *o, FILE *to)
 	for (size_t i = 0; i < count(allow); i++) {
 		struct json_object *h = json_object_array_get_idx(allow, i);
 
-		fprintf(to, "  %-13s %s ports %s %s\n", "", report_get(h, "host"),
-			report_get(h, "ports"), report_get(h, "protocol"));
+		struct json_object *ports = report_at(h, "ports");
+
+		fprintf(to, "  %-13s %s, %s", "", report_get(h, "host"), report_get(h, "protocol"));
+		for (size_t k = 0; k < count(ports); k++)
+			fprintf(to, " %s",
+				json_object_get_string(json_object_array_get_idx(ports, k)));
+		fputc('\n', to);
 	}
 	print_list(to, "never", report_at(n, "denyCidrs"));
 	print_line(to, "listen", is_true(p, "listen") ? "may wait for connections, inside" : "no");
