@@ -50,9 +50,19 @@ int check_config_id(struct json_reader *r, const char *s)
 	return json_fail(r, "is not the name of a parameter: letters, digits and '_'");
 }
 
+static bool has_control(const char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s < 0x20 || *s == 0x7f)
+			return true;
+	return false;
+}
+
 /* A path inside, resolved by whoever uses it: here only that it stays below its base. */
 int check_below(struct json_reader *r, const char *s)
 {
+	if (has_control(s))
+		return json_fail(r, "contains a control character");
 	for (const char *p = s; *p; p += strcspn(p, "/"), p += *p == '/')
 		if (p[0] == '.' && p[1] == '.' && (!p[2] || p[2] == '/'))
 			return json_fail(r, "must not contain \"..\"");
@@ -62,6 +72,8 @@ int check_below(struct json_reader *r, const char *s)
 /* Of the skill's own files: their name in the archive, in one spelling. */
 int check_skill_file(struct json_reader *r, const char *s)
 {
+	if (has_control(s))
+		return json_fail(r, "contains a control character");
 	for (const char *p = s;; p++) {
 		size_t len = strcspn(p, "/");
 
@@ -225,13 +237,16 @@ int check_group(struct json_reader *r, const char *s)
 
 /* ------------------------------------------------------------------ for the schema */
 
+/* '.' does not match all that a path may hold, and these are what it may not. */
+#define ANY "[^\\u0000-\\u001f\\u007f]"
+
 /* clang-format off */
 static const struct string_form forms[] = {
 	{ check_name,          "^[a-z0-9_][a-z0-9._-]{0,63}$", "name" },
 	{ check_entrypoint_id, "^[a-z0-9_][a-z0-9._-]{0,63}$", "name" },
 	{ check_config_id,     "^[A-Za-z_][A-Za-z0-9_]{0,63}$", "name" },
-	{ check_below,         "^(?!(.*/)?\\.\\.(/|$)).*$", "path" },
-	{ check_skill_file,    "^(?!/)(?!.*//)(?!(.*/)?\\.{1,2}(/|$)).*[^/]$", "file of the skill" },
+	{ check_below,         "^(?!(" ANY "*/)?\\.\\.(/|$))" ANY "*$", "path" },
+	{ check_skill_file,    "^(?!/)(?!" ANY "*//)(?!(" ANY "*/)?\\.{1,2}(/|$))" ANY "*[^/]$", "file of the skill" },
 	{ check_variable,      "^[A-Za-z_][A-Za-z0-9_]{0,63}$", "variable" },
 	{ check_host,          "^(\\*\\.)?[A-Za-z0-9_:]([A-Za-z0-9._:-]*[A-Za-z0-9_.:])?$", "host" },
 	{ check_cidr,          "^[0-9A-Fa-f.:]+/(0|[1-9][0-9]{0,2})$", "network" },

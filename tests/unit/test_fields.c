@@ -16,7 +16,7 @@
 #include "policy/fields.h"
 #include "policy/internal.h"
 
-#define BEGIN ".\\\" BEGIN generated: nsbox policy fields --mdoc\n"
+#define BEGIN ".\\\" BEGIN generated: nsbox policy fields --format mdoc\n"
 #define END   ".\\\" END generated\n"
 
 static void path_of(const char *name, char *buf, size_t size)

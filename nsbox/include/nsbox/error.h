@@ -27,7 +27,7 @@ enum nsbox_error_code {
 	NSBOX_E_OK = 0,
 	NSBOX_E_INVALID = 1,	 /* a caller's argument, request or file is wrong */
 	NSBOX_E_MANIFEST = 2,	 /* a manifest was refused; the message holds a JSON pointer */
-	NSBOX_E_UNSUPPORTED = 3, /* a required layer cannot be had on this host */
+	NSBOX_E_UNSUPPORTED = 3, /* cannot be had on this host, or in this version */
 	NSBOX_E_SETUP = 4,	 /* a set-up stage of the sandbox failed */
 	NSBOX_E_EXEC = 5,	 /* the program could not be started */
 	NSBOX_E_LIMIT = 6,	 /* a limit of nsbox itself (size, count, queue) was met */
