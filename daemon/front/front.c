@@ -6,9 +6,10 @@
  * of nsbox-spawn over one socket; what is dangerous to read (manifests, archives) it gives to
  * workers. One thread, one loop.
  *
- * When nsbox-spawn is lost, or on TERM, the front ends: running and waiting jobs are answered as
- * interrupted, the replies get a moment to leave, the process exits. The supervisor starts a new
- * pair; nothing is repaired in place.
+ * When nsbox-spawn is lost, or on TERM, the front ends: what runs is interrupted, and so are calls
+ * whose caller waits; other jobs that wait stay in the journal, for the next front. The replies get
+ * a moment to leave, the process exits. The supervisor starts a new pair; nothing is repaired in
+ * place.
  */
 #include "daemon/front/front.h"
 
@@ -20,48 +21,33 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "nsbox/util.h"
 
-#define KEEP_JOBS	1000
-#define KEEP_BYTES	(UINT64_C(128) << 20)
 #define ASKED_BYTES	(UINT64_C(512) << 20) /* a full queue of small jobs stays below */
 #define LAST_REPLIES_US 300000
 #define OVERFLOW_ID	65534
 
-static void log_line(int level, const char *what, const char *text)
+void front_log(int level, const char *what, const char *text)
 {
 	fprintf(stderr, "<%d>nsboxd: %s%s%s\n", level, what, *text ? ": " : "", text);
 }
 
 /* ------------------------------------------------------------------ jobs */
 
-static void list_add(struct front *f, struct job *j)
+void front_list_add(struct front *f, struct job *j)
 {
 	j->prev = f->last_job;
 	*(f->last_job ? &f->last_job->next : &f->first) = j;
 	f->last_job = j;
-	f->kept_jobs++;
 }
 
-static void list_drop(struct front *f, struct job *j)
+void front_list_drop(struct front *f, struct job *j)
 {
 	*(j->prev ? &j->prev->next : &f->first) = j->next;
 	*(j->next ? &j->next->prev : &f->last_job) = j->prev;
-	f->kept_jobs--;
-	f->kept_bytes -= j->reply_len;
 	job_unref(j);
-}
-
-/* The oldest finished ones go first; what waits or runs is bounded by queue and runners. */
-static void trim(struct front *f)
-{
-	for (struct job *j = f->first, *next;
-	     j && (f->kept_jobs > KEEP_JOBS || f->kept_bytes > KEEP_BYTES); j = next) {
-		next = j->next;
-		if (j->phase == JOB_FINISHED)
-			list_drop(f, j);
-	}
 }
 
 struct job *front_find(struct front *f, const char *id)
@@ -80,40 +66,53 @@ static struct job *find_number(struct front *f, uint64_t number)
 	return NULL;
 }
 
-static void start_waiting(void *ctx)
+void front_soon(struct front *f)
 {
-	struct front *f = ctx;
-	struct job *j;
-
-	while (!f->closing && f->running < f->runners && (j = queue_pop(f->queue))) {
-		f->running++;
-		job_start(j);
-	}
-	trim(f);
+	loop_timer_set(f->loop, &f->turn, 0);
 }
 
-int front_submit(struct front *f, struct job_spec *spec, size_t size, struct job **ret,
-		 struct nsbox_error *err)
+static void on_turn(void *ctx)
+{
+	record_turn(ctx);
+}
+
+static int submit(struct front *f, const struct job_ident *ident, struct job **ret,
+		  struct nsbox_error *err)
 {
 	struct job *j;
-	int r;
+	int r = record_room(f, ident->sync ? 0 : ident->size, err);
 
-	if (f->asked_bytes + size > ASKED_BYTES) {
-		job_spec_free(spec);
-		return -EAGAIN;
-	}
-	r = job_new(&f->services, ++f->numbers, spec, &j, err);
 	if (r < 0)
 		return r;
-	r = queue_push(f->queue, j->workspace, &j->wait, j);
+	if (f->asked_bytes + ident->size > ASKED_BYTES)
+		return -EAGAIN;
+	r = job_new(&f->services, ++f->numbers, ident, &j, err);
+	if (r < 0)
+		return r;
+	r = queue_push(f->queue, j->workspace, j->priority, &j->wait, j);
 	if (r < 0) {
 		job_unref(j);
-		return r == -EAGAIN ? r : nsbox_fail(err, NSBOX_E_NOMEM, -r, "queue a job");
+		return r == -ENOMEM ? nsbox_fail(err, NSBOX_E_NOMEM, -r, "queue a job") : r;
 	}
-	j->asked_bytes = size;
-	f->asked_bytes += size;
-	list_add(f, j);
-	loop_timer_set(f->loop, &f->turn, 0);
+	*ret = j;
+	return 0;
+}
+
+int front_submit(struct front *f, const struct job_ident *ident, struct job_spec **spec, char *body,
+		 struct job **ret, struct nsbox_error *err)
+{
+	struct job *j = NULL;
+	int r = submit(f, ident, &j, err);
+
+	if (r < 0 || !j) {
+		free(body);
+		return r;
+	}
+	j->spec = take_ptr(spec);
+	j->body = body;
+	f->asked_bytes += j->asked_bytes;
+	front_list_add(f, j);
+	record_fresh(f, j);
 	*ret = j;
 	return 0;
 }
@@ -122,13 +121,11 @@ static void on_finished(void *ctx, struct job *j)
 {
 	struct front *f = ctx;
 
-	if (j->wait.lane)
-		queue_remove(f->queue, &j->wait); /* cancelled while it waited */
-	else
+	if (j->wait.running)
 		f->running--;
+	queue_done(f->queue, &j->wait); /* cancelled while it waited, or over */
 	f->asked_bytes -= j->asked_bytes;
-	f->kept_bytes += j->reply_len;
-	loop_timer_set(f->loop, &f->turn, 0);
+	record_ended(f, j);
 }
 
 static void on_event(void *ctx, uint64_t sandbox, struct nsbox_event *ev)
@@ -148,23 +145,39 @@ static void on_last(void *ctx)
 	loop_stop(((struct front *)ctx)->loop);
 }
 
+/* Nothing of it has run: the next front will start it. */
+static bool give_back(struct front *f, struct job *j)
+{
+	const struct journal_ops *op = f->journal->ops;
+
+	/* First here: were the journal told first, and then the front killed, a job that runs
+	 * would wait again. */
+	if (!job_give_back(j) || op->begin(f->journal, true, NULL) < 0)
+		return false;
+	if (op->give_back(f->journal, j->id, NULL) < 0) {
+		op->rollback(f->journal);
+		return false;
+	}
+	return op->commit(f->journal, NULL) == 0;
+}
+
 static void close_down(struct front *f, int status)
 {
 	if (f->closing)
 		return;
 	f->closing = true;
 	f->status = status;
-	for (struct job *j = f->first, *next; j; j = next) {
-		next = j->next;
-		job_interrupt(j);
-	}
+	for (struct job *j = f->first; j; j = j->next)
+		if (j->sync || (j->phase != JOB_QUEUED && !give_back(f, j)))
+			job_interrupt(j);
+	record_turn(f);
 	f->last = (struct loop_timer){ .fn = on_last, .ctx = f };
 	loop_timer_set(f->loop, &f->last, LAST_REPLIES_US);
 }
 
 static void on_lost(void *ctx, const struct nsbox_error *why)
 {
-	log_line(3, "lost nsbox-spawn", why->msg);
+	front_log(3, "lost nsbox-spawn", why->msg);
 	close_down(ctx, 1);
 }
 
@@ -206,6 +219,8 @@ static int set_up(struct front *f, const struct front_options *opt, int listen_f
 		  const char *compile, struct nsbox_error *err)
 {
 	const struct http_handlers handlers = { api_request, api_gone, f };
+	const struct queue_limits limits = { opt->queue_max, opt->workspace_queue,
+					     opt->workspace_runners };
 	struct http_peers peers = opt->peers;
 	int r;
 
@@ -221,16 +236,20 @@ static int set_up(struct front *f, const struct front_options *opt, int listen_f
 	if (r == 0)
 		r = compiler_new(f->loop, compile, &f->compiler, err);
 	if (r == 0)
-		r = queue_new(opt->queue_max, &f->queue, err);
+		r = queue_new(&limits, &f->queue, err);
+	if (r == 0)
+		r = journal_open(f->data_fd, 0, &f->journal, err);
 	if (r < 0)
 		return r;
-	f->turn = (struct loop_timer){ .fn = start_waiting, .ctx = f };
 	f->runners = opt->runners ? opt->runners : 2 * (uint64_t)MAX(f->services.host.cpus, 1);
 	f->services.loop = f->loop;
 	f->services.link = f->link;
 	f->services.compiler = f->compiler;
 	f->services.finished = on_finished;
 	f->services.ctx = f;
+	r = record_recover(f, err);
+	if (r < 0)
+		return r;
 	return http_new(f->loop, listen_fd, &peers, REQUEST_BODY_MAX, &handlers, &f->http, err);
 }
 
@@ -238,9 +257,9 @@ static void tear_down(struct front *f)
 {
 	http_free(f->http);
 	while (f->first)
-		list_drop(f, f->first);
-	if (f->queue)
-		queue_free(f->queue);
+		front_list_drop(f, f->first);
+	queue_free(f->queue);
+	journal_free(f->journal);
 	compiler_free(f->compiler);
 	link_free(f->link);
 	loop_free(f->loop);
@@ -267,16 +286,19 @@ static int harden(struct front *f, int spawn_fd, struct nsbox_error *err)
 	return 0;
 }
 
-int front_main(const struct front_options *opt, int listen_fd, int spawn_fd)
+int front_main(const struct front_options *opt, int listen_fd, int spawn_fd, int data_fd)
 {
 	auto_free char *compile = NULL, *unpack = NULL;
-	struct front f = { 0 };
+	struct front f = { .opt = opt, .data_fd = data_fd };
 	struct nsbox_error err = { 0 };
 	struct loop_source *signals = NULL;
 	auto_close int sig = -1;
 	int r;
 
 	raise_files();
+	umask(077);
+	f.turn = (struct loop_timer){ .fn = on_turn, .ctx = &f };
+	record_init(&f);
 	r = harden(&f, spawn_fd, &err);
 	if (r == 0 && (asprintf(&compile, "%s/nsbox-compile", opt->libexec) < 0 ||
 		       asprintf(&unpack, "%s/nsbox-unpack", opt->libexec) < 0))
@@ -289,7 +311,7 @@ int front_main(const struct front_options *opt, int listen_fd, int spawn_fd)
 	if (r == 0)
 		r = loop_run(f.loop, &err);
 	if (r < 0) {
-		log_line(3, "front", err.msg);
+		front_log(3, "front", err.msg);
 		f.status = 1;
 	}
 	if (f.loop)

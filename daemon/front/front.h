@@ -5,13 +5,40 @@
 
 #include "daemon/front/http.h"
 #include "daemon/front/job.h"
+#include "daemon/front/journal.h"
+#include "daemon/front/who.h"
+
+struct json_object;
 
 struct front_options {
 	const char *socket_path; /* supervisor only */
 	const char *user; /* whom the front becomes; NULL: "nsbox" as root, else the caller */
 	const char *state_dir, *libexec; /* NULL: defaults */
+	const char *data_dir;		 /* supervisor only */
 	uint64_t runners, queue_max;
+	uint64_t workspace_runners, workspace_queue; /* 0: no limit of their own */
+	uint64_t keep_s, keep_mb;		     /* results */
 	struct http_peers peers;
+	struct who_ties ties;
+};
+
+/* A request that waits to hear of a job; it is the request's http_data(). */
+enum call_kind {
+	CALL_RESULT,   /* what the run gave */
+	CALL_ACCEPTED, /* that it is in the journal */
+	CALL_ENDED,    /* that it ended, as a job */
+};
+
+struct call {
+	struct call *next;
+	struct job *job;
+	struct http_request *rq;
+	enum call_kind kind;
+};
+
+/* Jobs that something has to be written of, in order. */
+struct job_list {
+	struct job *first, **last;
 };
 
 struct front {
@@ -21,30 +48,70 @@ struct front {
 	struct compiler *compiler;
 	struct http *http;
 	struct queue *queue;
-	struct loop_timer turn; /* start what can be started */
-	struct loop_timer last; /* the end, after the last replies */
+	struct journal *journal;
+	const struct front_options *opt;
+	int data_fd;
+	struct loop_timer turn;	 /* write what has to be written, start what can be started */
+	struct loop_timer mend;	 /* the journal failed: try again */
+	struct loop_timer sweep; /* old results */
+	struct loop_timer last;	 /* the end, after the last replies */
 	uint64_t numbers, runners, running;
-	struct job *first, *last_job; /* all that are known, oldest first */
-	uint64_t kept_jobs, kept_bytes;
-	uint64_t asked_bytes; /* of the requests of all jobs that wait or run */
-	uid_t owner;	      /* whom the service belongs to: the supervisor's user */
+	struct job *first, *last_job; /* all that are alive, oldest first */
+	struct job_list fresh, ended; /* not in the journal yet; not ended there yet */
+	struct nsbox_error trouble;   /* why the journal takes nothing; code 0: it does */
+	uint64_t asked_bytes;	      /* of the requests of all jobs that wait or run */
+	uid_t owner;		      /* whom the service belongs to: the supervisor's user */
 	bool closing;
 	int status; /* of the process */
 };
 
-/* Takes both descriptors. Returns the exit status of the process. */
-int front_main(const struct front_options *opt, int listen_fd, int spawn_fd);
+/* Takes the descriptors. Returns the exit status of the process. */
+int front_main(const struct front_options *opt, int listen_fd, int spawn_fd, int data_fd);
 
 /*
- * 0, or -EAGAIN where the queue is full. Takes the spec, which came of `size` bytes; *ret is
- * borrowed from the front's list.
+ * 0; -EAGAIN: the queue is full; -EDQUOT: the workspace's part of it is; -ENOSPC and others: the
+ * journal takes nothing. Takes the body (the journal's copy) and, where it succeeds, the spec. *ret
+ * is borrowed from the front's list, and not accepted before the journal has it: see enum
+ * call_kind.
  */
-int front_submit(struct front *f, struct job_spec *spec, size_t size, struct job **ret,
-		 struct nsbox_error *err);
+int front_submit(struct front *f, const struct job_ident *ident, struct job_spec **spec, char *body,
+		 struct job **ret, struct nsbox_error *err);
 struct job *front_find(struct front *f, const char *id);
+void front_soon(struct front *f);
+void front_list_add(struct front *f, struct job *j);
+void front_list_drop(struct front *f, struct job *j);
+void front_log(int level, const char *what, const char *text);
+
+/* record.c */
+void record_init(struct front *f);
+void record_fresh(struct front *f, struct job *j);
+void record_ended(struct front *f, struct job *j);
+/* One transaction of everything that is due; then those who wait hear of it, and jobs start. */
+void record_turn(struct front *f);
+/* Room for a request of so many bytes, and all that follows from it? */
+int record_room(struct front *f, uint64_t len, struct nsbox_error *err);
+/* What the last front has left: jobs that wait do so again, those that ran are interrupted. */
+int record_recover(struct front *f, struct nsbox_error *err);
+void record_sweep(struct front *f);
 
 /* api.c */
 void api_request(void *ctx, struct http_request *rq);
+void api_reply(struct http_request *rq, int status, struct json_object *o,
+	       const char *const *headers);
+void api_reply_error(struct http_request *rq, int status, const struct nsbox_error *e);
+void api_who(const struct front *f, const struct http_request *rq, struct who *ret);
+
+/* api_jobs.c */
 void api_gone(void *ctx, struct http_request *rq);
+/* The journal has it; it ended, and the journal has that; it cannot be taken (NULL: it can). */
+void api_tell_accepted(struct job *j);
+void api_tell_ended(struct job *j);
+void api_tell_refused(struct job *j, const struct nsbox_error *why);
+void api_python(struct front *f, struct http_request *rq, const char *rest);
+void api_command(struct front *f, struct http_request *rq, const char *rest);
+void api_post_job(struct front *f, struct http_request *rq, const char *rest);
+void api_list_jobs(struct front *f, struct http_request *rq, const char *rest);
+void api_get_job(struct front *f, struct http_request *rq, const char *id);
+void api_delete_job(struct front *f, struct http_request *rq, const char *id);
 
 #endif

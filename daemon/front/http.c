@@ -114,6 +114,17 @@ const char *http_body(const struct http_request *rq, size_t *ret_len)
 	return rq->body ? rq->body : "";
 }
 
+char *http_take_body(struct http_request *rq)
+{
+	rq->len = rq->cap = 0;
+	return take_ptr(&rq->body);
+}
+
+const char *http_header(const struct http_request *rq, const char *name)
+{
+	return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);
+}
+
 uid_t http_peer(const struct http_request *rq)
 {
 	return rq->peer;

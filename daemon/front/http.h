@@ -36,6 +36,8 @@ void http_run(struct http *h);
 const char *http_method(const struct http_request *rq);
 const char *http_path(const struct http_request *rq);
 const char *http_body(const struct http_request *rq, size_t *ret_len);
+char *http_take_body(struct http_request *rq); /* the caller's to free; may be NULL */
+const char *http_header(const struct http_request *rq, const char *name); /* NULL: not there */
 uid_t http_peer(const struct http_request *rq);
 void **http_data(struct http_request *rq); /* a place for the handler's own pointer */
 

@@ -33,34 +33,47 @@ static char *copy(const char *s)
 	return strdup(s ? s : "");
 }
 
-int job_new(const struct job_services *sv, uint64_t number, struct job_spec *spec, struct job **ret,
-	    struct nsbox_error *err)
+static uint64_t unix_ms(void)
 {
-	struct job *j = calloc(1, sizeof(*j));
 	struct timespec now;
 
-	if (j) {
-		j->workspace = copy(spec->workspace_id);
-		j->trace_id = copy(spec->trace_id);
-	}
-	if (!j || !j->workspace || !j->trace_id) {
-		job_spec_free(spec);
-		if (j)
-			free(j->workspace);
-		free(j);
-		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make a job");
-	}
 	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+int job_new(const struct job_services *sv, uint64_t number, const struct job_ident *ident,
+	    struct job **ret, struct nsbox_error *err)
+{
+	struct job *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make a job");
 	j->sv = sv;
 	j->refs = 1;
-	j->number = number;
-	j->spec = spec;
-	j->kind = spec->kind;
 	j->staged.fd = j->out.fd = j->err.fd = j->result.fd = -1;
-	j->created_unix_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	j->workspace = copy(ident->workspace);
+	j->trace_id = copy(ident->trace_id);
+	j->traceparent = copy(ident->traceparent);
+	j->key = copy(ident->key);
+	if (!j->workspace || !j->trace_id || !j->traceparent || !j->key) {
+		job_unref(j);
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make a job");
+	}
+	j->number = number;
+	j->kind = MIN(ident->kind, (uint32_t)JOB_KIND_MAX - 1);
+	j->priority = ident->priority;
+	j->uid = ident->uid;
+	j->sync = ident->sync;
+	j->asked_bytes = ident->size;
+	snprintf(j->body_sha256, sizeof(j->body_sha256), "%s",
+		 ident->body_sha256 ? ident->body_sha256 : "");
+	j->created_unix_ms = ident->created_ms ? ident->created_ms : unix_ms();
 	j->queued_us = monotonic_us();
-	snprintf(j->id, sizeof(j->id), "job-%llx-%llu", (unsigned long long)j->created_unix_ms,
-		 (unsigned long long)number);
+	if (ident->id)
+		snprintf(j->id, sizeof(j->id), "%s", ident->id);
+	else
+		snprintf(j->id, sizeof(j->id), "job-%llx-%llu",
+			 (unsigned long long)j->created_unix_ms, (unsigned long long)number);
 	*ret = j;
 	return 0;
 }
@@ -94,15 +107,11 @@ void job_unref(struct job *j)
 	release(j);
 	free(j->workspace);
 	free(j->trace_id);
+	free(j->traceparent);
+	free(j->key);
+	free(j->body);
 	free(j->reply);
 	free(j);
-}
-
-const char *job_state_name(const struct job *j)
-{
-	return j->phase == JOB_QUEUED	  ? "queued"
-	       : j->phase == JOB_FINISHED ? "finished"
-					  : "running";
 }
 
 static int tell_spawn(struct job *j, uint32_t kind, uint32_t arg)
@@ -115,8 +124,6 @@ static int tell_spawn(struct job *j, uint32_t kind, uint32_t arg)
 /* The only way to JOB_FINISHED. */
 static void finish(struct job *j)
 {
-	void (*done)(void *ctx, struct job *job) = j->done;
-
 	if (j->phase == JOB_FINISHED)
 		return;
 	if (j->in_spawn)
@@ -126,17 +133,13 @@ static void finish(struct job *j)
 	capture_finish(&j->err);
 	capture_finish(&j->result);
 	j->finished_us = monotonic_us();
+	j->finished_unix_ms = unix_ms();
 	if (!j->started_us)
 		j->started_us = j->finished_us;
 	job_make_reply(j);
 	j->phase = JOB_FINISHED;
 	release(j);
-	job_ref(j);
-	j->done = NULL;
-	if (done)
-		done(j->done_ctx, j);
 	j->sv->finished(j->sv->ctx, j);
-	job_unref(j);
 }
 
 static void fail(struct job *j, const struct nsbox_error *why)
@@ -195,6 +198,22 @@ void job_interrupt(struct job *j)
 {
 	if (j->phase != JOB_FINISHED)
 		finish_as(j, NSBOX_CAUSE_INTERRUPTED);
+}
+
+void job_refuse(struct job *j, const struct nsbox_error *why)
+{
+	if (j->phase != JOB_FINISHED)
+		fail(j, why);
+}
+
+bool job_give_back(struct job *j)
+{
+	if (j->phase != JOB_STAGING && j->phase != JOB_COMPILING)
+		return false;
+	release(j);
+	j->phase = JOB_QUEUED;
+	j->started_us = j->started_unix_ms = 0;
+	return true;
 }
 
 static void on_flood(void *ctx)
@@ -407,7 +426,11 @@ static void on_compiled(void *ctx, const struct compile_reply *reply, int plan_f
 	*j->plan = *reply;
 	j->wall_ms = wall_of(j);
 	j->phase = JOB_RUNNING;
-	if (start_run(j, plan_fd, &err) < 0)
+	if (start_run(j, plan_fd, &err) == 0)
+		return;
+	if (err.code == NSBOX_E_PROTOCOL)
+		job_interrupt(j); /* nsbox-spawn is gone, and the front will hear of it next */
+	else
 		fail(j, &err);
 }
 

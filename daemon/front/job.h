@@ -3,6 +3,8 @@
 #ifndef FRONT_JOB_H
 #define FRONT_JOB_H
 
+#include <sys/types.h>
+
 #include "daemon/common/compile.h"
 #include "daemon/common/pycall.h"
 #include "daemon/front/capture.h"
@@ -14,6 +16,7 @@
 #include "daemon/front/stage.h"
 
 struct job;
+struct call;
 
 /* What jobs need of the front; lives as long as it. */
 struct job_services {
@@ -22,7 +25,7 @@ struct job_services {
 	struct compiler *compiler;
 	const char *unpacker;
 	struct nsbox_host host;
-	/* The job is over: its reply is there. Called once per job that was started or cancelled. */
+	/* The job is over: its reply is there. Called once per job; nobody else has heard of it. */
 	void (*finished)(void *ctx, struct job *job);
 	void *ctx;
 };
@@ -36,20 +39,41 @@ enum job_phase {
 	JOB_FINISHED,
 };
 
+/* What is known of a job besides what it is to do. Strings are copied; NULL is "". */
+struct job_ident {
+	const char *id; /* NULL: a new one */
+	const char *workspace, *trace_id, *traceparent, *key, *body_sha256;
+	uint32_t kind, priority;
+	uid_t uid;
+	bool sync;	     /* somebody waits on a connection */
+	uint64_t size;	     /* of the request */
+	uint64_t created_ms; /* 0: now */
+};
+
 struct job {
 	const struct job_services *sv;
 	unsigned refs;
 	uint64_t number; /* of the sandbox on the wire, too */
-	char id[40];
+	char id[48];
 	enum job_phase phase;
-	struct job_spec *spec; /* NULL once finished */
+	struct job_spec *spec; /* NULL once finished, and while the journal alone has it */
 	uint64_t asked_bytes;  /* of the request */
-	uint32_t kind;
-	char *workspace, *trace_id;
+	uint32_t kind, priority;
+	uid_t uid;
+	bool sync;
+	char *workspace, *trace_id, *traceparent, *key;
+	char body_sha256[65];
 	struct queue_entry wait;
-	struct job *prev, *next; /* the front's list, oldest first */
 
-	uint64_t created_unix_ms, queued_us, started_us, finished_us;
+	/* The front's: */
+	struct job *prev, *next;			   /* all that are alive, oldest first */
+	struct job *next_fresh, *next_popped, *next_ended; /* what the journal has to hear */
+	char *body;					   /* until the journal has it */
+	struct call *calls;				   /* who waits to hear of it */
+	bool recorded;					   /* the journal has it */
+
+	uint64_t created_unix_ms, started_unix_ms, finished_unix_ms;
+	uint64_t queued_us, started_us, finished_us;
 	struct stage *stage;
 	struct compile_ticket *ticket;
 	struct staged staged;
@@ -71,24 +95,27 @@ struct job {
 	int http_status;
 	char *reply;
 	size_t reply_len;
-	/* Who waits for it; cleared before it is called. */
-	void (*done)(void *ctx, struct job *job);
-	void *done_ctx;
 };
 
-/* Takes the spec. The caller holds the one reference. */
-int job_new(const struct job_services *sv, uint64_t number, struct job_spec *spec, struct job **ret,
-	    struct nsbox_error *err);
+/* The caller holds the one reference. The spec may come later, but before job_start(). */
+int job_new(const struct job_services *sv, uint64_t number, const struct job_ident *ident,
+	    struct job **ret, struct nsbox_error *err);
 struct job *job_ref(struct job *j);
 void job_unref(struct job *j);
 void job_start(struct job *j);
 /* End it, wherever it is; cause is an enum nsbox_cause. Finished jobs stay as they are. */
 void job_cancel(struct job *j, uint32_t cause);
+/* It could not be started: its request cannot be had. */
+void job_refuse(struct job *j, const struct nsbox_error *why);
 /* nsbox-spawn is gone, or the front is about to be. */
 void job_interrupt(struct job *j);
+/* Back to JOB_QUEUED, where nothing of it has run yet; false: too late. */
+bool job_give_back(struct job *j);
 void job_event(struct job *j, struct nsbox_event *ev);
 
-const char *job_state_name(const struct job *j);
+struct journal_row;
+void job_row(const struct job *j, struct journal_row *row); /* record.c */
+const char *job_cause(const struct job *j);		    /* of a finished one */
 
 /* reply.c: make j->reply and j->http_status of everything that is known. */
 void job_make_reply(struct job *j);

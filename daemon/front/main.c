@@ -43,19 +43,49 @@ static int on_libexec(struct arguments *a, const char *text)
 	return text[0] == '/' ? take_string(&a->opt.libexec, text) : -EINVAL;
 }
 
+static int on_data_dir(struct arguments *a, const char *text)
+{
+	return text[0] == '/' && text[1] ? take_string(&a->opt.data_dir, text) : -EINVAL;
+}
+
+static int take_number(uint64_t *place, const char *text, uint64_t min, uint64_t max)
+{
+	return parse_u64(text, place) && *place >= min && *place <= max ? 0 : -EINVAL;
+}
+
+static int on_workspace_runners(struct arguments *a, const char *text)
+{
+	return take_number(&a->opt.workspace_runners, text, 1, 1000);
+}
+
+static int on_workspace_queue(struct arguments *a, const char *text)
+{
+	return take_number(&a->opt.workspace_queue, text, 1, 100000);
+}
+
+static int on_keep_results(struct arguments *a, const char *text)
+{
+	return take_number(&a->opt.keep_s, text, 1, UINT64_C(3650) * 86400);
+}
+
+static int on_keep_mb(struct arguments *a, const char *text)
+{
+	return take_number(&a->opt.keep_mb, text, 1, UINT64_C(1) << 30);
+}
+
+static int on_workspace(struct arguments *a, const char *text)
+{
+	return who_tie_parse(&a->opt.ties, text);
+}
+
 static int on_runners(struct arguments *a, const char *text)
 {
-	return parse_u64(text, &a->opt.runners) && a->opt.runners >= 1 && a->opt.runners <= 1000
-		       ? 0
-		       : -EINVAL;
+	return take_number(&a->opt.runners, text, 1, 1000);
 }
 
 static int on_queue(struct arguments *a, const char *text)
 {
-	return parse_u64(text, &a->opt.queue_max) && a->opt.queue_max >= 1 &&
-			       a->opt.queue_max <= 100000
-		       ? 0
-		       : -EINVAL;
+	return take_number(&a->opt.queue_max, text, 1, 100000);
 }
 
 static int take_id(uint32_t *list, unsigned *n, unsigned max, const char *text)
@@ -110,8 +140,14 @@ static const struct {
 	{ "user",       "NAME", on_user,      "whom the unprivileged part runs as (as root: nsbox)" },
 	{ "allow-uid",  "N",    on_allow_uid, "a user who may use the service; may be repeated" },
 	{ "allow-gid",  "N",    on_allow_gid, "a group that may use the service; may be repeated" },
+	{ "workspace",  "UID=NAME", on_workspace, "tie a user to a workspace; may be repeated" },
 	{ "runners",    "N",    on_runners,   "runs at the same time (default: two per CPU)" },
 	{ "queue",      "N",    on_queue,     "jobs that may wait (default 1000)" },
+	{ "workspace-runners", "N", on_workspace_runners, "of these, for one workspace (default: all)" },
+	{ "workspace-queue", "N", on_workspace_queue, "jobs of one workspace that may wait (default: all)" },
+	{ "keep-results", "SECONDS", on_keep_results, "how long results are kept (default 86400)" },
+	{ "keep-mb",    "MB",   on_keep_mb,   "how much of results is kept (default 1024)" },
+	{ "data-dir",   "DIR",  on_data_dir,  "queue, results, audit (default: front in the state directory)" },
 	{ "state-dir",  "DIR",  on_state_dir, "where images are kept (default /var/lib/nsbox as root)" },
 	{ "libexec",    "DIR",  on_libexec,   "where nsbox-spawn and the workers are" },
 	{ "foreground", NULL,   on_nothing,   "stay in the foreground (always so)" },
@@ -132,7 +168,7 @@ static int on_help(struct arguments *a, const char *text)
 			continue;
 		snprintf(left, sizeof(left), "--%s %s", table[i].name,
 			 table[i].argument ? table[i].argument : "");
-		printf("  %-18s %s\n", left, table[i].help);
+		printf("  %-23s %s\n", left, table[i].help);
 	}
 	exit(0);
 }
@@ -185,7 +221,9 @@ static void find_libexec(struct arguments *a)
 int main(int argc, char **argv)
 {
 	struct arguments a = { .opt = { .socket_path = "/run/nsbox/nsbox.sock",
-					.queue_max = 1000 } };
+					.queue_max = 1000,
+					.keep_s = 86400,
+					.keep_mb = 1024 } };
 	struct nsbox_error err = { 0 };
 
 	if (parse(&a, argc, argv) < 0) {
@@ -194,7 +232,7 @@ int main(int argc, char **argv)
 	}
 	find_libexec(&a);
 	if (a.front)
-		return front_main(&a.opt, FRONT_LISTEN_FD, FRONT_SPAWN_FD);
+		return front_main(&a.opt, FRONT_LISTEN_FD, FRONT_SPAWN_FD, FRONT_DATA_FD);
 	if (supervise(&a.opt, argv, &err) < 0) {
 		fprintf(stderr, "<3>nsboxd: %s\n", err.msg);
 		return 1;

@@ -14,7 +14,9 @@
 #include <string.h>
 
 #include "daemon/common/text.h"
+#include "daemon/front/queue.h"
 #include "nsbox/util.h"
+#include "policy/env_names.h"
 #include "policy/json_strict.h"
 
 #define FILES_MAX 4096
@@ -26,6 +28,7 @@
 #define TARGET(type) ((type *)(void *)((char *)dst + f->offset))
 
 const char *const job_kind_names[] = { "python-function", "command", "skill", NULL };
+const char *const job_priority_names[] = { "low", "normal", "high", NULL }; /* queue_priority */
 
 /* ------------------------------------------------------------------ readers */
 
@@ -160,8 +163,9 @@ static int add_variable(struct json_reader *r, const char *name, struct json_obj
 
 	if (!s)
 		return -EINVAL;
-	if (!*name || strchr(name, '='))
-		return json_fail(r, "is no name of a variable");
+	if (!env_name_valid(name))
+		return json_fail(r, "is no name of a variable: letters, digits and '_', %d at most",
+				 ENV_NAME_MAX);
 	if (strlen(name) + strlen(s) > ARG_BYTES)
 		return json_fail(r, "is longer than a variable can be");
 	return asprintf(ret, "%s=%s", name, s) < 0 ? json_nomem(r) : 0;
@@ -357,6 +361,7 @@ static int take_skill(struct json_reader *r, struct json_object *v, const struct
 	{ "env",             take_env,          AT(env), .nullable = true },                      \
 	{ "cwd",             json_take_string,  AT(cwd), .min = 1, .max = 255, .nullable = true }, \
 	{ "operator",        json_take_bool,    AT(as_operator) },                                   \
+	{ "priority",        json_take_choice,  AT(priority), .choices = job_priority_names },    \
 	{ "kind",            json_take_choice,  AT(kind), .choices = job_kind_names }
 
 static const struct json_field python_fields[] = {
@@ -385,6 +390,24 @@ static const struct {
 	[JOB_SKILL] = { command_fields, ARRAY_SIZE(command_fields) },
 };
 
+/* The same rule as for the manifest's variables: see policy/resolve_env.c. */
+static int check_env(struct json_reader *r, const struct job_spec *s)
+{
+	for (char **v = s->env; v && *v && !s->as_operator; v++) {
+		char name[ENV_NAME_MAX + 1];
+
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*v, "="), *v);
+		if (!env_name_is_loader(name))
+			continue;
+		json_enter(r, "env");
+		json_enter(r, name);
+		return json_fail(r,
+				 "decides what a program loads or runs first; only an operator may "
+				 "set it");
+	}
+	return 0;
+}
+
 /* Rules that concern more than one field. */
 static int check(struct json_reader *r, const struct job_spec *s)
 {
@@ -409,7 +432,7 @@ static int check(struct json_reader *r, const struct job_spec *s)
 		json_enter(r, "tty");
 		return json_fail(r, "a terminal has no other standard input");
 	}
-	return 0;
+	return check_env(r, s);
 }
 
 static int read_kind(struct json_reader *r, struct json_object *v, struct job_spec *s)
@@ -468,6 +491,7 @@ int request_parse(const char *body, size_t len, uint32_t kind, struct job_spec *
 
 	if (!s)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read a request");
+	s->priority = QUEUE_NORMAL;
 	r = json_strict_parse(body, len, &lim, &v, err);
 	if (r == 0)
 		r = read_spec(v, kind, s, err);

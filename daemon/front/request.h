@@ -13,6 +13,7 @@
 struct json_object;
 
 enum job_kind { JOB_PYTHON, JOB_COMMAND, JOB_SKILL, JOB_KIND_MAX };
+extern const char *const job_priority_names[];
 extern const char *const job_kind_names[]; /* NULL-terminated, as in JSON */
 
 struct bytes {
@@ -30,6 +31,7 @@ struct spec_file {
 struct job_spec {
 	uint32_t kind; /* enum job_kind */
 	char *workspace_id, *trace_id, *image, *cwd;
+	uint32_t priority;   /* enum queue_priority */
 	uint64_t timeout_ms; /* 0: the manifest's */
 	uint32_t cpu_milli, pids;
 	uint64_t memory_mb;

@@ -2,8 +2,8 @@
 /*
  * The supervisor: keeps front and nsbox-spawn running as a pair.
  *
- *	nsboxd (this)	listening socket, nothing else; the caller's ids
- *	 +- nsboxd	front: ids of the user `nsbox`, no capability; listening socket, pair's socket
+ *	nsboxd (this)	listening socket, data directory, nothing else; the caller's ids
+ *	 +- nsboxd	front: ids of the user `nsbox`, no capability; these two, pair's socket
  *	 `- nsbox-spawn	the caller's ids; pair's socket
  *
  * If one of the two dies the other is ended and both are started anew, with a pause that grows as
@@ -25,6 +25,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "daemon/front/datadir.h"
 #include "nsbox/util.h"
 
 #define PAUSE_MIN_MS 100
@@ -44,7 +45,7 @@ struct supervisor {
 	char self[4096];
 	char *spawn_path;
 	char **env;
-	int listen_fd;
+	int listen_fd, data_fd;
 	bool change_user;
 	const char *user;
 	uid_t uid;
@@ -123,7 +124,7 @@ static void become_user(const struct supervisor *s)
 /* Descriptors in[i] become 3 + i, all others above 2 go. */
 static void place_fds(const int *in, int n)
 {
-	int high[2];
+	int high[3];
 
 	for (int i = 0; i < n; i++)
 		high[i] = fcntl(in[i], F_DUPFD_CLOEXEC, 16);
@@ -160,7 +161,7 @@ static int start(struct supervisor *s, struct member *m, const char *path, char 
 
 static int start_front(struct supervisor *s, int sock, struct nsbox_error *err)
 {
-	int fds[] = { s->listen_fd, sock };
+	int fds[] = { s->listen_fd, sock, s->data_fd };
 	size_t n = 0;
 	auto_free char **argv = NULL;
 	int r;
@@ -174,7 +175,7 @@ static int start_front(struct supervisor *s, int sock, struct nsbox_error *err)
 	argv[0] = s->argv[0];
 	argv[1] = (char *)"--front";
 	memcpy(argv + 2, s->argv + 1, n * sizeof(*argv));
-	r = start(s, &s->front, s->self, argv, fds, 2, true, err);
+	r = start(s, &s->front, s->self, argv, fds, ARRAY_SIZE(fds), true, err);
 	return r;
 }
 
@@ -323,6 +324,7 @@ int supervise(struct front_options *opt, char **argv, struct nsbox_error *err)
 	struct supervisor s = { .opt = opt,
 				.argv = argv,
 				.listen_fd = -1,
+				.data_fd = -1,
 				.front.name = "the front",
 				.spawn.name = "nsbox-spawn" };
 	ssize_t n = readlink("/proc/self/exe", s.self, sizeof(s.self) - 1);
@@ -344,9 +346,12 @@ int supervise(struct front_options *opt, char **argv, struct nsbox_error *err)
 		r = listen_open(opt, s.gid, &s.listen_fd, err);
 	if (r < 0)
 		return r;
-	r = run(&s, err);
+	r = datadir_open(opt->data_dir, opt->state_dir, s.uid, s.gid, &s.data_fd, err);
+	if (r == 0)
+		r = run(&s, err);
 	unlink(opt->socket_path);
 	close_fd(&s.listen_fd);
+	close_fd(&s.data_fd);
 	free(s.spawn_path);
 	for (size_t i = 0; s.env[i]; i++)
 		free(s.env[i]);

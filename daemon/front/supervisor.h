@@ -7,6 +7,7 @@
 /* Where the pair's descriptors are after the exec. */
 #define FRONT_LISTEN_FD 3
 #define FRONT_SPAWN_FD	4
+#define FRONT_DATA_FD	5
 
 /* Run the pair until told to end. argv: this process's own, passed on to the front. */
 int supervise(struct front_options *opt, char **argv, struct nsbox_error *err);

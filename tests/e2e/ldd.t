@@ -40,7 +40,7 @@ def test_spawn(t):
 
 def test_twins(t):
     """The same patterns do find what the other programs are linked with."""
-    t.ok(linked("nsboxd", "JSON") and linked("nsboxd", "HTTP"), "nsboxd has JSON and HTTP")
+    t.ok(linked("nsboxd", "JSON") and linked("nsboxd", "HTTP") and linked("nsboxd", "SQL"), "nsboxd has JSON, HTTP and SQL")
     t.ok(linked("nsbox-compile", "JSON") and linked("nsbox-compile", "filter compiler"),
          "nsbox-compile has JSON and the filter compiler")
     t.ok(linked("nsbox-unpack", "archives"), "nsbox-unpack has archives")
@@ -49,6 +49,7 @@ def test_twins(t):
 def test_front(t):
     t.equal(linked("nsboxd", "archives"), [], "nsboxd has nothing for archives")
     t.equal(linked("nsbox-compile", "HTTP"), [], "nsbox-compile has nothing for HTTP")
+    t.equal(linked("nsbox", "SQL"), [], "nsbox has nothing for SQL")
     t.equal(linked("nsbox-unpack", "JSON"), [], "nsbox-unpack has nothing for JSON")
 
 

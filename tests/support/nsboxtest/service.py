@@ -4,6 +4,7 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -25,11 +26,11 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def ask(sock, method, path, body=None, timeout=300.0):
+def ask(sock, method, path, body=None, timeout=300.0, headers=None):
     """(status, decoded JSON or text) of one request."""
     connection = UnixConnection(sock, timeout)
     try:
-        headers = {}
+        headers = dict(headers or {})
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         if body is not None:
@@ -54,7 +55,8 @@ def peer_pid(sock):
 class Daemon:
     """A service of our own, or (socket given) one that runs already."""
 
-    def __init__(self, sock=None, env=None, options=()):
+    def __init__(self, sock=None, env=None, options=(), data=None):
+        """data: the data directory, which then stays; without it one that goes with the service."""
         self.process = None
         self.dir = None
         if sock:
@@ -66,9 +68,10 @@ class Daemon:
         os.chmod(self.dir, 0o755)
         self.socket = os.path.join(self.dir, "nsbox.sock")
         self.log_path = os.path.join(self.dir, "log")
+        self.data = data or os.path.join(self.dir, "data")
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [paths.NSBOXD, "--socket", self.socket, *options],
+                [paths.NSBOXD, "--socket", self.socket, "--data-dir", self.data, *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=dict(os.environ, **(env or {})), start_new_session=True)
         self.pid = self.process.pid
@@ -90,8 +93,8 @@ class Daemon:
     def log(self):
         return leftovers.read(self.log_path) if self.dir else ""
 
-    def ask(self, method, path, body=None, timeout=300.0):
-        return ask(self.socket, method, path, body, timeout)
+    def ask(self, method, path, body=None, timeout=300.0, headers=None):
+        return ask(self.socket, method, path, body, timeout, headers)
 
     def pids(self):
         """The service's own long-lived processes; asked for while nothing runs.
@@ -121,9 +124,7 @@ class Daemon:
         if self.dir:
             for _ in range(20):
                 try:
-                    for name in os.listdir(self.dir):
-                        os.unlink(os.path.join(self.dir, name))
-                    os.rmdir(self.dir)
+                    shutil.rmtree(self.dir)
                     break
                 except FileNotFoundError:
                     break

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the journal hears of, and when.
+ *
+ * Events of a turn of the loop only put jobs on lists: fresh (accepted, not written yet) and ended
+ * (over, not written yet). At the end of the turn record_turn() also takes from the queue what can
+ * run, writes all of it in one transaction, and only then acts on it: whoever waits is told, and
+ * the jobs that were taken start. So nothing is told or started that the journal does not know,
+ * and however many jobs a turn brings, there is one fsync.
+ *
+ * Where the transaction fails nothing of it has happened: fresh jobs are refused, taken ones go
+ * back, ended ones stay on their list with their results until the journal works again. Until
+ * then nothing is accepted and nothing started.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+#include "daemon/front/front.h"
+#include "nsbox/util.h"
+
+#define MEND_US	  (UINT64_C(1) * 1000000)
+#define SWEEP_S	  60
+#define FREE_MIN  (UINT64_C(16) << 20) /* kept free, for the results of what runs already */
+#define FREE_FOLD 3 /* a request is written to the log and to the file, and then its result */
+
+static uint64_t unix_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* ------------------------------------------------------------------ lists */
+
+static void on_mend(void *ctx)
+{
+	struct front *f = ctx;
+	struct nsbox_error err = { 0 };
+
+	f->trouble.code = 0;
+	if (record_room(f, 0, &err) < 0) {
+		f->trouble = err;
+		loop_timer_set(f->loop, &f->mend, MEND_US);
+	}
+	front_soon(f); /* results that wait may fit all the same */
+}
+
+static void on_sweep(void *ctx)
+{
+	record_sweep(ctx);
+}
+
+void record_init(struct front *f)
+{
+	f->fresh.last = &f->fresh.first;
+	f->ended.last = &f->ended.first;
+	f->mend = (struct loop_timer){ .fn = on_mend, .ctx = f };
+	f->sweep = (struct loop_timer){ .fn = on_sweep, .ctx = f };
+}
+
+void record_fresh(struct front *f, struct job *j)
+{
+	j->next_fresh = NULL;
+	*f->fresh.last = j;
+	f->fresh.last = &j->next_fresh;
+	front_soon(f);
+}
+
+void record_ended(struct front *f, struct job *j)
+{
+	j->next_ended = NULL;
+	*f->ended.last = j;
+	f->ended.last = &j->next_ended;
+	front_soon(f);
+}
+
+static struct job *detach(struct job_list *l)
+{
+	struct job *first = l->first;
+
+	l->first = NULL;
+	l->last = &l->first;
+	return first;
+}
+
+/* ------------------------------------------------------------------ room */
+
+int record_room(struct front *f, uint64_t len, struct nsbox_error *err)
+{
+	uint64_t need = FREE_MIN + FREE_FOLD * len, there;
+	struct statvfs st;
+
+	if (f->trouble.code) {
+		*err = f->trouble;
+		return -ENOSPC;
+	}
+	if (fstatvfs(f->data_fd, &st) < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "look at the data directory");
+	there = (uint64_t)st.f_bavail * st.f_frsize;
+	if (there >= need)
+		return 0;
+	nsbox_fail(err, NSBOX_E_IO, ENOSPC,
+		   "nothing is accepted: %llu MB are free for the journal, %llu are needed",
+		   (unsigned long long)(there >> 20), (unsigned long long)(need >> 20));
+	return -ENOSPC;
+}
+
+/* ------------------------------------------------------------------ the transaction */
+
+void job_row(const struct job *j, struct journal_row *row)
+{
+	*row = (struct journal_row){ .id = j->id,
+				     .workspace = j->workspace,
+				     .trace_id = j->trace_id,
+				     .traceparent = j->traceparent,
+				     .key = j->key,
+				     .body_sha256 = j->body_sha256,
+				     .kind = j->kind,
+				     .priority = j->priority,
+				     .state = j->phase == JOB_QUEUED ? JOURNAL_QUEUED
+								     : JOURNAL_RUNNING,
+				     .sync = j->sync,
+				     .uid = j->uid,
+				     .size = j->asked_bytes,
+				     .created_ms = j->created_unix_ms,
+				     .started_ms = j->started_unix_ms,
+				     .cause = "" };
+}
+
+const char *job_cause(const struct job *j)
+{
+	if (!j->error.code)
+		return nsbox_cause_name((int)j->res.cause);
+	return nsbox_cause_name(j->error.code == NSBOX_E_SETUP || j->error.code == NSBOX_E_SANDBOX
+					? NSBOX_CAUSE_SANDBOX
+					: NSBOX_CAUSE_NONE);
+}
+
+static int write_fresh(struct front *f, const struct job *j, struct nsbox_error *err)
+{
+	struct journal_row row;
+
+	job_row(j, &row);
+	row.state = JOURNAL_QUEUED; /* also where it is cancelled already: its end follows */
+	return f->journal->ops->add(f->journal, &row, j->sync ? NULL : j->body,
+				    (size_t)j->asked_bytes, err);
+}
+
+static int write_ended(struct front *f, const struct job *j, struct nsbox_error *err)
+{
+	const struct journal_end end = { .finished_ms = j->finished_unix_ms,
+					 .status = j->http_status,
+					 .cause = job_cause(j),
+					 .reply = j->sync ? NULL : j->reply,
+					 .reply_len = j->reply_len };
+	int r = f->journal->ops->done(f->journal, j->id, &end, err);
+
+	if (r != -ENOENT)
+		return r;
+	front_log(3, "the journal does not know a job that ended", j->id);
+	return 0;
+}
+
+static bool must_last(const struct job *fresh, const struct job *popped, const struct job *ended)
+{
+	for (; fresh; fresh = fresh->next_fresh)
+		if (!fresh->sync)
+			return true;
+	for (; popped; popped = popped->next_popped)
+		if (!popped->sync)
+			return true;
+	for (; ended; ended = ended->next_ended)
+		if (!ended->sync)
+			return true;
+	return false;
+}
+
+static int write_all(struct front *f, const struct job *fresh, const struct job *popped,
+		     const struct job *ended, struct nsbox_error *err)
+{
+	const struct journal_ops *op = f->journal->ops;
+	uint64_t now = unix_ms();
+	int r = op->begin(f->journal, must_last(fresh, popped, ended), err);
+
+	for (const struct job *j = fresh; r == 0 && j; j = j->next_fresh)
+		r = write_fresh(f, j, err);
+	for (const struct job *j = popped; r == 0 && j; j = j->next_popped)
+		r = op->take(f->journal, j->id, now, err);
+	for (const struct job *j = ended; r == 0 && j; j = j->next_ended)
+		r = write_ended(f, j, err);
+	if (r == 0)
+		return op->commit(f->journal, err);
+	op->rollback(f->journal);
+	return r;
+}
+
+/* ------------------------------------------------------------------ afterwards */
+
+/* As of the queue, the latest first. */
+static struct job *take_waiting(struct front *f)
+{
+	struct job *list = NULL, *j;
+
+	while (!f->closing && !f->trouble.code && f->running < f->runners &&
+	       (j = queue_pop(f->queue))) {
+		f->running++;
+		j->started_unix_ms = unix_ms();
+		j->next_popped = list;
+		list = j;
+	}
+	return list;
+}
+
+/* What waits is the journal's to keep; what runs, or is about to, needs what it was given. */
+static void accepted(struct job *j)
+{
+	j->recorded = true;
+	free_ptr(&j->body);
+	api_tell_accepted(j);
+	if (!j->sync && j->phase == JOB_QUEUED && !j->wait.running) {
+		job_spec_free(j->spec);
+		j->spec = NULL;
+	}
+}
+
+static int load(struct front *f, struct job *j, struct nsbox_error *err)
+{
+	auto_free char *body = NULL;
+	size_t len = 0;
+	int r;
+
+	if (j->spec)
+		return 0;
+	r = f->journal->ops->read(f->journal, j->id, JOURNAL_REQUEST, &body, &len, err);
+	if (r == 0)
+		return nsbox_fail(err, NSBOX_E_IO, 0, "the journal has lost the request");
+	return r < 0 ? r : request_parse(body, len, JOB_KIND_MAX, &j->spec, err);
+}
+
+static void start(struct front *f, struct job *j)
+{
+	struct nsbox_error err = { 0 };
+
+	if (load(f, j, &err) < 0)
+		job_refuse(j, &err);
+	else
+		job_start(j);
+}
+
+/* The oldest first again. */
+static struct job *reverse(struct job *list)
+{
+	struct job *out = NULL;
+
+	while (list) {
+		struct job *next = list->next_popped;
+
+		list->next_popped = out;
+		out = list;
+		list = next;
+	}
+	return out;
+}
+
+static void succeed(struct front *f, struct job *popped)
+{
+	struct job *fresh = detach(&f->fresh), *ended = detach(&f->ended), *next;
+
+	for (struct job *j = fresh; j; j = j->next_fresh)
+		accepted(j);
+	for (struct job *j = ended; j; j = next) {
+		next = j->next_ended;
+		api_tell_ended(j);
+		front_list_drop(f, j);
+	}
+	for (struct job *j = reverse(popped); j; j = next) {
+		next = j->next_popped;
+		start(f, j);
+	}
+}
+
+/* Never accepted; those that are over already leave the other list, too. */
+static void refuse_fresh(struct front *f, const struct nsbox_error *why)
+{
+	struct job *fresh = detach(&f->fresh), *ended = detach(&f->ended), *next;
+
+	for (struct job *j = ended; j; j = next) {
+		next = j->next_ended;
+		if (j->recorded)
+			record_ended(f, j);
+	}
+	for (struct job *j = fresh; j; j = next) {
+		next = j->next_fresh;
+		api_tell_refused(j, why);
+		queue_done(f->queue, &j->wait);
+		if (j->phase != JOB_FINISHED)
+			f->asked_bytes -= j->asked_bytes;
+		front_list_drop(f, j);
+	}
+}
+
+static void fail(struct front *f, struct job *popped, const struct nsbox_error *why)
+{
+	if (!f->trouble.code)
+		front_log(3, "nothing is accepted until the journal works again", why->msg);
+	f->trouble = *why;
+	loop_timer_set(f->loop, &f->mend, MEND_US);
+	for (struct job *j = popped, *next; j; j = next) {
+		next = j->next_popped;
+		j->started_unix_ms = 0;
+		f->running--;
+		queue_unpop(f->queue, &j->wait);
+	}
+	refuse_fresh(f, why);
+}
+
+void record_turn(struct front *f)
+{
+	struct job *popped = take_waiting(f);
+	struct nsbox_error err = { 0 };
+	bool more = f->fresh.first || popped;
+
+	if (!more && !f->ended.first)
+		return;
+	if (write_all(f, f->fresh.first, popped, f->ended.first, &err) == 0) {
+		succeed(f, popped);
+		return;
+	}
+	fail(f, popped, &err);
+	/* What has ended may fit alone. */
+	if (more && f->ended.first && write_all(f, NULL, NULL, f->ended.first, &err) == 0)
+		succeed(f, NULL);
+}
+
+/* ------------------------------------------------------------------ after a start */
+
+static int recover_one(struct front *f, const struct journal_row *row, struct nsbox_error *err)
+{
+	const struct job_ident ident = { .id = row->id,
+					 .workspace = row->workspace,
+					 .trace_id = row->trace_id,
+					 .traceparent = row->traceparent,
+					 .key = row->key,
+					 .body_sha256 = row->body_sha256,
+					 .kind = row->kind,
+					 .priority = row->priority,
+					 .uid = row->uid,
+					 .sync = row->sync,
+					 .size = row->size,
+					 .created_ms = row->created_ms };
+	struct job *j;
+	int r = job_new(&f->services, ++f->numbers, &ident, &j, err);
+
+	if (r < 0)
+		return r;
+	j->recorded = true;
+	front_list_add(f, j);
+	f->asked_bytes += j->asked_bytes;
+	j->started_unix_ms = row->started_ms;
+	if (row->state != JOURNAL_QUEUED || row->sync) {
+		job_interrupt(j);
+		return 0;
+	}
+	r = queue_restore(f->queue, j->workspace, j->priority, &j->wait, j);
+	return r < 0 ? nsbox_fail(err, NSBOX_E_NOMEM, -r, "queue a job") : 0;
+}
+
+struct recovery {
+	struct front *f;
+	struct nsbox_error *err;
+	int r;
+};
+
+static void on_row(void *ctx, const struct journal_row *row)
+{
+	struct recovery *c = ctx;
+
+	if (c->r == 0)
+		c->r = recover_one(c->f, row, c->err);
+}
+
+int record_recover(struct front *f, struct nsbox_error *err)
+{
+	struct recovery c = { f, err, 0 };
+	char text[100];
+	size_t interrupted = 0;
+	int r = f->journal->ops->open_jobs(f->journal, on_row, &c, err);
+
+	if (r < 0 || c.r < 0)
+		return MIN(r, c.r);
+	for (const struct job *j = f->ended.first; j; j = j->next_ended)
+		interrupted++;
+	if (f->first) {
+		snprintf(text, sizeof(text), "%zu jobs wait, %zu were interrupted",
+			 queue_length(f->queue), interrupted);
+		front_log(5, "found in the journal", text);
+	}
+	record_sweep(f);
+	front_soon(f);
+	return 0;
+}
+
+void record_sweep(struct front *f)
+{
+	const struct journal_ops *op = f->journal->ops;
+	uint64_t now = unix_ms(), keep = f->opt->keep_s * 1000;
+	struct nsbox_error err = { 0 };
+	int r = op->begin(f->journal, false, &err);
+
+	if (r == 0)
+		r = op->sweep(f->journal, now - MIN(keep, now), f->opt->keep_mb << 20, &err);
+	if (r == 0)
+		r = op->commit(f->journal, &err);
+	else
+		op->rollback(f->journal);
+	if (r < 0)
+		front_log(4, "old results could not be swept", err.msg);
+	loop_timer_set(f->loop, &f->sweep, MIN(f->opt->keep_s, (uint64_t)SWEEP_S) * 1000000);
+}
