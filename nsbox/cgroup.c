@@ -485,9 +485,9 @@ int cgroup_probe(struct nsbox_host *host)
 	struct cgroup cg;
 	int r = -ENOENT;
 
+	cgroup_init(&cg);
 	for (int i = 0; i < RACE_ROUNDS && was_taken_away(r); i++) {
-		if (i)
-			cgroup_close(&cg);
+		cgroup_close(&cg);
 		r = open_bases(&cg);
 		if (r == 0)
 			r = try_leaf(&cg);
