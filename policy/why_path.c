@@ -253,28 +253,49 @@ static void ask_modes(const struct place *p, struct why *y)
 		why_add(y, "permissions", WHY_PASSES, 0, "mode %04o", p->st.st_mode & 07777u);
 }
 
+/* A file can be made where its directory is, or where the run can make that as well. */
+static void ask_directory(const struct place *p, struct why *y)
+{
+	char dir[PATH_MAX], real[PATH_MAX];
+	char *slash;
+	const char *at = "";
+	struct stat st;
+
+	snprintf(dir, sizeof(dir), "%s", p->path);
+	slash = strrchr(dir, '/');
+	if (!slash || slash == dir || on_tmpfs(p) || (!p->read_only && may_write(p)))
+		return;
+	*slash = '\0';
+	if (view_find(p->w->view, dir, real, &st) == 0)
+		return;
+	if (longest(p->w->plan, dir, 1u << OP_DIR, &at) && !strcmp(at, dir))
+		return;
+	why_add(y, "image", WHY_REFUSES, ENOENT, "there is no directory %s in a run", dir);
+}
+
 /* What cannot be there in the image and cannot be made there. */
-static bool ask_image(const struct place *p, struct why *y)
+static void ask_image(const struct place *p, struct why *y)
 {
 	if (!p->w->view || is_special(p))
-		return true;
+		return;
 	if (p->exists) {
 		why_add(y, "image", WHY_PASSES, 0,
 			strcmp(p->path, p->q->path) ? "it leads to %s, which is there"
 						    : "%s is there",
 			p->path);
-		return true;
+		return;
 	}
-	if (p->q->verb == WHY_WRITE)
-		return true;
+	if (p->q->verb == WHY_WRITE) {
+		ask_directory(p, y);
+		return;
+	}
 	if (on_tmpfs(p) || (!p->read_only && may_write(p))) {
 		why_add(y, "image", WHY_PASSES, 0,
 			"nothing is there at first; the run can put something there");
-		return true;
+		return;
 	}
 	why_add(y, "image", WHY_REFUSES, ENOENT,
 		"there is no such file in a run: the image does not have it");
-	return true;
 }
 
 /* ------------------------------------------------------------------ Landlock */
