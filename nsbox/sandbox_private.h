@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The owner's side of a sandbox, shared by sandbox.c (making and ending it), supervise.c (what
+ * The owner's side of a sandbox, shared by sandbox.c (making and ending it), exec.c (giving it work), supervise.c (what
  * happens meanwhile) and watchdog.c (memory where there are no control groups).
  */
 #ifndef NSBOX_SANDBOX_PRIVATE_H
@@ -64,6 +64,10 @@ struct nsbox_sandbox {
 	struct nsbox_event queue[EVENTS_MAX];
 	unsigned head, count;
 };
+
+/* sandbox.c: call fn when fd is readable */
+int sandbox_watch(struct nsbox_sandbox *sb, int fd, void (*fn)(struct nsbox_sandbox *),
+		  struct nsbox_error *err);
 
 /* supervise.c */
 void supervise_control(struct nsbox_sandbox *sb);
