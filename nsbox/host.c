@@ -150,10 +150,21 @@ static const struct {
 	int layer;
 	uint64_t flag;
 } namespaces[] = {
-	{ NSBOX_LAYER_MOUNT, CLONE_NEWNS }, { NSBOX_LAYER_PID, CLONE_NEWPID },
-	{ NSBOX_LAYER_NET, CLONE_NEWNET },  { NSBOX_LAYER_IPC, CLONE_NEWIPC },
-	{ NSBOX_LAYER_UTS, CLONE_NEWUTS },  { NSBOX_LAYER_CGROUP_NS, CLONE_NEWCGROUP },
+	{ NSBOX_LAYER_USER, CLONE_NEWUSER },	    { NSBOX_LAYER_MOUNT, CLONE_NEWNS },
+	{ NSBOX_LAYER_PID, CLONE_NEWPID },	    { NSBOX_LAYER_NET, CLONE_NEWNET },
+	{ NSBOX_LAYER_IPC, CLONE_NEWIPC },	    { NSBOX_LAYER_UTS, CLONE_NEWUTS },
+	{ NSBOX_LAYER_CGROUP_NS, CLONE_NEWCGROUP },
 };
+
+uint64_t host_namespace_flags(uint32_t layers)
+{
+	uint64_t flags = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(namespaces); i++)
+		if (layers & NSBOX_LAYER_BIT(namespaces[i].layer))
+			flags |= namespaces[i].flag;
+	return flags;
+}
 
 static uint64_t effective_caps(void)
 {
@@ -185,7 +196,6 @@ static void probe_namespaces(struct nsbox_host *h)
 	h->userns_errno = try_in(CLONE_NEWUSER, (int)h->ids_kind, NULL);
 	if (h->userns_errno)
 		return;
-	h->namespaces |= NSBOX_LAYER_BIT(NSBOX_LAYER_USER);
 	for (unsigned i = 0; i < ARRAY_SIZE(namespaces); i++)
 		if (try_in(CLONE_NEWUSER | namespaces[i].flag, (int)h->ids_kind, NULL) == 0)
 			h->namespaces |= NSBOX_LAYER_BIT(namespaces[i].layer);

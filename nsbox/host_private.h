@@ -6,5 +6,7 @@
 
 /* May this process write id maps with a range? (CAP_SETUID and CAP_SETGID in effect.) */
 int host_ids_kind(void);
+/* CLONE_NEW* of the namespaces among these layers. */
+uint64_t host_namespace_flags(uint32_t layers);
 
 #endif

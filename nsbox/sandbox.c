@@ -27,16 +27,6 @@
 
 /* ------------------------------------------------------------------ clone */
 
-static const struct {
-	int layer;
-	uint64_t flag;
-} namespaces[] = {
-	{ NSBOX_LAYER_USER, CLONE_NEWUSER },	    { NSBOX_LAYER_MOUNT, CLONE_NEWNS },
-	{ NSBOX_LAYER_PID, CLONE_NEWPID },	    { NSBOX_LAYER_NET, CLONE_NEWNET },
-	{ NSBOX_LAYER_IPC, CLONE_NEWIPC },	    { NSBOX_LAYER_UTS, CLONE_NEWUTS },
-	{ NSBOX_LAYER_CGROUP_NS, CLONE_NEWCGROUP },
-};
-
 static int clone_error(int errnum, struct nsbox_error *err)
 {
 	const char *hint = "see `nsbox doctor`";
@@ -77,9 +67,7 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 		.owner_pid = getpid(),
 	};
 
-	for (unsigned i = 0; i < ARRAY_SIZE(namespaces); i++)
-		if (sb->want & NSBOX_LAYER_BIT(namespaces[i].layer))
-			args.flags |= namespaces[i].flag;
+	args.flags |= host_namespace_flags(sb->want);
 	if (sb->cg.init >= 0) {
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)sb->cg.init;

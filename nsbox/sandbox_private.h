@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The owner's side of a sandbox, shared by sandbox.c (making and ending it), exec.c (giving it work), supervise.c (what
- * happens meanwhile) and watchdog.c (memory where there are no control groups).
+ * The owner's side of a sandbox, shared by sandbox.c (making and ending it), exec.c (giving it
+ * work), supervise.c (what happens meanwhile) and watchdog.c (memory where there are no control
+ * groups).
  */
 #ifndef NSBOX_SANDBOX_PRIVATE_H
 #define NSBOX_SANDBOX_PRIVATE_H
