@@ -396,6 +396,41 @@ START_TEST(memory_of_families)
 	ck_assert_uint_eq(run.res.oom_kills, 0);
 	nsbox_plan_close(plan);
 }
+
+/* Pages that no process has mapped: of a memfd, and of files on the sandbox's tmpfs mounts. */
+static const char unmapped[] = "import os, sys, time\n"
+			       "where, mb = sys.argv[1], int(sys.argv[2])\n"
+			       "fd = os.memfd_create('m') if where == 'memfd' else os.open(where, "
+			       "os.O_CREAT | os.O_RDWR)\n"
+			       "for i in range(mb): os.write(fd, b'x' * 1000000)\n"
+			       "time.sleep(1.5)\n"
+			       "print('kept')\n";
+static const char *const unmapped_in[] = { "memfd", "/dev/shm/f", "/workspace/f" };
+
+static void memory_roomy_disk(struct plan_fixed *f)
+{
+	memory_small(f);
+	f->limits.disk = 256 * MI; /* so that it is memory, and not disk, that ends it */
+}
+
+START_TEST(memory_not_mapped)
+{
+	struct nsbox_plan *plan = box_plan(NULL, memory_roomy_disk);
+	struct box_run run = { .plan = plan, .layers = layers_by(_i % 2) };
+	const char *const much[] = { "/usr/bin/python3",  "-c",	 unmapped,
+				     unmapped_in[_i / 2], "100", NULL };
+	const char *const little[] = { "/usr/bin/python3",  "-c", unmapped,
+				       unmapped_in[_i / 2], "20", NULL };
+
+	box_run_argv(&run, much);
+	/* /dev/shm is sized by the memory limit of the plan as it was compiled: larger than 64 MiB. */
+	ck_assert_msg(run.res.oom_kills >= 1, "%s: %s", unmapped_in[_i / 2], run.out);
+	ck_assert_str_eq(nsbox_cause_name((int)run.res.cause), "memory");
+	box_run_argv(&run, little);
+	ck_assert_str_eq(run.out, "kept\n");
+	ck_assert_uint_eq(run.res.oom_kills, 0);
+	nsbox_plan_close(plan);
+}
 END_TEST
 
 static void few_processes(struct plan_fixed *f)
@@ -470,6 +505,7 @@ int main(void)
 	tcase_add_test(tc, cpu_time);
 	tcase_add_loop_test(tc, memory, 0, 2);
 	tcase_add_loop_test(tc, memory_of_families, 0, 2);
+	tcase_add_loop_test(tc, memory_not_mapped, 0, 6);
 	tcase_add_loop_test(tc, processes, 0, 2);
 	tcase_add_test(tc, disk_and_file_size);
 	suite_add_tcase(s, tc);
