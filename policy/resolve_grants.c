@@ -88,3 +88,12 @@ int resolve_tried(struct resolve *rs, struct resolve_attempt *a, int r, bool opt
 		why = strstr(why + rs->r.len, ": ") ? strstr(why + rs->r.len, ": ") + 2 : why;
 	return resolve_refuse(rs, value, why);
 }
+
+bool nsbox_policy_grant(const struct nsbox_policy *p, size_t i, struct nsbox_grant *ret)
+{
+	if (i >= p->n_grants)
+		return false;
+	*ret = (struct nsbox_grant){ p->grants[i].pointer, p->grants[i].value,
+				     p->grants[i].refused };
+	return true;
+}

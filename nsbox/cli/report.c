@@ -97,6 +97,25 @@ static struct json_object *limits_json(const struct report *rep)
 	return o;
 }
 
+/* What the manifest asked for beyond its profile, and what came of it. */
+static void add_grants(struct json_object *o, const struct nsbox_policy *p)
+{
+	struct json_object *granted = json_object_new_array(), *refused = json_object_new_array();
+	struct nsbox_grant g;
+
+	for (size_t i = 0; nsbox_policy_grant(p, i, &g); i++) {
+		struct json_object *row = json_object_new_object();
+
+		json_object_object_add(row, "pointer", str(g.pointer));
+		json_object_object_add(row, "value", str(g.value));
+		if (g.refused)
+			json_object_object_add(row, "why", str(g.refused));
+		json_object_array_add(g.refused ? refused : granted, row);
+	}
+	json_object_object_add(o, "granted", granted);
+	json_object_object_add(o, "refused", refused);
+}
+
 /* The library's remarks are notes where they are no error. */
 static struct json_object *notes_json(const struct report *rep)
 {
@@ -134,6 +153,7 @@ static struct json_object *report_json(const struct report *rep)
 	json_object_object_add(o, "limits", limits_json(rep));
 	json_object_object_add(o, "manifest", str(rep->profile_manifest));
 	json_object_object_add(o, "policy_sha256", str(rep->policy_digest));
+	add_grants(o, rep->policy);
 	add_layers(o, r);
 	json_object_object_add(o, "witness", witness_json(r));
 	if (rep->outputs)
@@ -162,6 +182,15 @@ int report_write(const struct report *rep, const char *path, struct nsbox_error 
 	return r < 0 ? nsbox_fail(err, NSBOX_E_IO, r, "write the report to '%s'", path) : 0;
 }
 
+static void print_refused(const struct nsbox_policy *p)
+{
+	struct nsbox_grant g;
+
+	for (size_t i = 0; nsbox_policy_grant(p, i, &g); i++)
+		if (g.refused)
+			fprintf(stderr, "refused   %s: %s: %s\n", g.pointer, g.value, g.refused);
+}
+
 void report_print(const struct report *rep)
 {
 	const struct nsbox_result *r = rep->result;
@@ -174,6 +203,7 @@ void report_print(const struct report *rep)
 	fprintf(stderr, "memory    peak %llu KiB of %llu KiB, by %s\n",
 		(unsigned long long)r->memory_peak / 1024,
 		(unsigned long long)r->memory_limit / 1024, cgroup_names[r->cgroup_kind % 3]);
+	print_refused(rep->policy);
 	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
 		bool on = r->enforced & NSBOX_LAYER_BIT(i);
 		const char *ev = on ? evidence_of(r, i) : NULL;

@@ -418,6 +418,7 @@ static int report(struct run *c, struct nsbox_error *err)
 	struct report rep = {
 		.result = &c->result,
 		.host = &c->host,
+		.policy = c->policy,
 		.limits = &c->limits,
 		.out_truncated = c->relay.out_truncated,
 		.err_truncated = c->relay.err_truncated,

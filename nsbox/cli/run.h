@@ -119,6 +119,7 @@ int run_collect_stream(struct run *c, int *ret_fd, struct nsbox_error *err);
 struct report {
 	const struct nsbox_result *result;
 	const struct nsbox_host *host;
+	const struct nsbox_policy *policy;
 	const struct nsbox_policy_limits *limits;
 	bool out_truncated, err_truncated;
 	bool is_python, python_ok;

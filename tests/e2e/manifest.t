@@ -61,5 +61,22 @@ def test_words(t):
         t.ok(second in other and first not in other, name + ", its twin", other)
 
 
+def test_receipt(t):
+    """What was optional and refused is told, and what was granted too."""
+    directory = paths.scratch("nsbox-manifest-")
+    path, receipt = directory + "/skill.json", directory + "/receipt"
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"manifestVersion": 1, "resources": {"pids": 20},
+                   "filesystem": {"write": [{"path": "/etc/x", "optional": True}]}}, f)
+    done = subprocess.run([paths.NSBOX, "run", "-v", "--result", receipt, "--manifest", path, "--", "true"],
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+    with open(receipt, encoding="utf-8") as f:
+        told = json.load(f)
+    why = "/etc belongs to the image, which is read-only"
+    t.equal(told["granted"], [{"pointer": "/resources/pids", "value": "20"}], "granted")
+    t.equal(told["refused"], [{"pointer": "/filesystem/write/0", "value": "/etc/x", "why": why}], "refused")
+    t.ok("refused   /filesystem/write/0: /etc/x: " + why in done.stderr, "refused, for people", done.stderr)
+
+
 if __name__ == "__main__":
-    sys.exit(tap.run([test_words]))
+    sys.exit(tap.run([test_words, test_receipt]))

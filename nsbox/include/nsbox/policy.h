@@ -52,7 +52,7 @@ enum nsbox_reach { NSBOX_REACH_UNSET, NSBOX_REACH_NONE, NSBOX_REACH_ALLOWLIST, N
 struct nsbox_ceiling {
 	uint64_t memory, disk, wall_ms;
 	uint32_t pids, cpu_milli, open_files;
-	uint32_t network;	   /* enum nsbox_reach */
+	uint32_t network;	    /* enum nsbox_reach */
 	uint32_t listen, jit, root; /* enum nsbox_allowance; root: to operators unless set */
 	uint32_t syscall_groups;    /* raw groups anyone may ask for, a bit each */
 	uint32_t n_hosts;	    /* 0 with hosts_listed: no host at all */
@@ -129,8 +129,8 @@ int nsbox_policy_prove(const struct nsbox_policy *p, enum nsbox_report form, cha
 		       unsigned *ret_violations, struct nsbox_error *err);
 /* What a lint looks at; all borrowed. */
 struct nsbox_lint {
-	const char *name;     /* of the file, for messages */
-	const char *json;     /* of skill.json, NULL: there is none */
+	const char *name; /* of the file, for messages */
+	const char *json; /* of skill.json, NULL: there is none */
 	size_t len;
 	const char *document; /* of SKILL.md, NULL: there is none, or it is not to be looked at */
 	size_t document_len;
@@ -150,6 +150,15 @@ int nsbox_seccomp_import(const char *json, size_t len, enum nsbox_report form, c
 /* Everything in a plan, by name. */
 int nsbox_plan_show(const struct nsbox_plan *plan, enum nsbox_report form, char **ret,
 		    struct nsbox_error *err);
+
+/* What a manifest asked for beyond its profile; strings belong to the policy. */
+struct nsbox_grant {
+	const char *pointer; /* JSON pointer into the manifest */
+	const char *value;   /* as it was resolved */
+	const char *refused; /* why not; NULL: granted. Only what is optional is refused. */
+};
+/* The i-th, in the order of asking; false past the last. For receipts. */
+bool nsbox_policy_grant(const struct nsbox_policy *p, size_t i, struct nsbox_grant *ret);
 
 /* Limits a caller has to know before and after a run. */
 struct nsbox_policy_limits {
