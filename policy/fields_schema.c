@@ -137,6 +137,14 @@ static struct json_object *of_type(struct schema *s, const char *type)
 	return o;
 }
 
+static struct json_object *not_null(struct schema *s)
+{
+	struct json_object *o = new_object(s);
+
+	put(s, o, "not", of_type(s, "null"));
+	return o;
+}
+
 /* ------------------------------------------------------------------ objects */
 
 static struct json_object *of_field(struct schema *s, const struct json_field *f);
@@ -220,7 +228,7 @@ static struct json_object *of_kind(struct schema *s, const struct json_field *f)
 	case KIND_ANYOBJECT: return of_type(s, "object");
 	case KIND_ANY: break;
 	}
-	return new_object(s);
+	return f->min ? not_null(s) : new_object(s);
 }
 
 /* Defaults that are JSON; others ("by profile") are words for people. */

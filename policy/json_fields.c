@@ -384,6 +384,8 @@ int json_take_choice(struct json_reader *r, struct json_object *v, const struct 
 int json_take_any(struct json_reader *r, struct json_object *v, const struct json_field *f,
 		  void *dst)
 {
+	if (!v && f->min)
+		return json_fail(r, "must not be null");
 	json_object_put(*TARGET(struct json_object *));
 	*TARGET(struct json_object *) = json_object_get(v);
 	return 0;

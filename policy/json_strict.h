@@ -123,7 +123,8 @@ int json_take_bool(struct json_reader *, struct json_object *, const struct json
 int json_take_u64(struct json_reader *, struct json_object *, const struct json_field *, void *);
 int json_take_u32(struct json_reader *, struct json_object *, const struct json_field *, void *);
 int json_take_choice(struct json_reader *, struct json_object *, const struct json_field *, void *);
-/* Any object / any value: stores a counted reference (struct json_object *). */
+/* Any object / any value, null too unless min is set: stores a counted reference (struct
+ * json_object *). */
 int json_take_object(struct json_reader *, struct json_object *, const struct json_field *, void *);
 int json_take_any(struct json_reader *, struct json_object *, const struct json_field *, void *);
 

@@ -269,14 +269,14 @@ static const struct json_field config_fields[] = {
 	  .help = "of its value" },
 	{ "title", json_take_string, CONFIG(title), .max = 256, .marks = JSON_DECLARATIVE, .help = "for a form" },
 	{ "description", json_take_string, CONFIG(description), .marks = JSON_DECLARATIVE, .help = "for a form" },
-	{ "default", json_take_any, CONFIG(preset), .marks = JSON_LATER, .help = "value where none is given" },
+	{ "default", json_take_any, CONFIG(preset), .min = 1, .marks = JSON_LATER, .help = "value where none is given" },
 	{ "required", json_take_bool, CONFIG(required), .preset = "false", .marks = JSON_LATER,
 	  .help = "no run without a value" },
 	{ "sensitive", json_take_bool, CONFIG(sensitive), .preset = "false", .marks = JSON_DECLARATIVE,
 	  .help = "not shown; has no default" },
-	{ "min", json_take_any, CONFIG(min), .marks = JSON_LATER, .help = "least number" },
-	{ "max", json_take_any, CONFIG(max), .marks = JSON_LATER, .help = "greatest number" },
-	{ "enum", json_take_any, CONFIG(choices), .marks = JSON_LATER, .help = "list of the values there are" },
+	{ "min", json_take_any, CONFIG(min), .min = 1, .marks = JSON_LATER, .help = "least number" },
+	{ "max", json_take_any, CONFIG(max), .min = 1, .marks = JSON_LATER, .help = "greatest number" },
+	{ "enum", json_take_any, CONFIG(choices), .min = 1, .marks = JSON_LATER, .help = "list of the values there are" },
 };
 
 static bool is_of_type(struct json_object *v, uint32_t type)

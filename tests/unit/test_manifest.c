@@ -299,6 +299,8 @@ static const struct {
 	  "/userConfig/n/default: is not one of the values of enum" },
 	{ "\"userConfig\":{\"n\":{\"type\":\"string\",\"enum\":[\"a\",1]}}",
 	  "/userConfig/n/enum: is not of the type \"string\"" },
+	{ "\"userConfig\":{\"n\":{\"type\":\"string\",\"default\":null}}",
+	  "/userConfig/n/default: must not be null" },
 	{ "\"userConfig\":{\"1x\":{\"type\":\"string\"}}",
 	  "/userConfig/1x: is not the name of a parameter: letters, digits and '_'" },
 	{ "\"session\":{\"mode\":\"forever\"}",
