@@ -219,6 +219,15 @@ fuzz-here: $(FUZZ)
 		$$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -verbosity=0 -print_final_stats=1 \
 			-artifact_prefix=build/corpus/ build/corpus/$$n tests/fuzz/corpus/$$n || exit 1; done
 
+# Reported, not judged. The service's plan cache is measured where it is.
+BENCH_SRC := $(wildcard tests/bench/*.c) $(addprefix daemon/front/,compiler.c child.c loop.c)
+$(eval $(call program,bench,$(BENCH_SRC) $(COMMON_SRC),$(LIBS_POLICY) $(LIBS_CORE)))
+
+bench: ## what compiling, filtering and starting cost, against a bare process and bubblewrap
+	$(Q)tests/support/install-packages build
+	$(Q)$(MAKE) --no-print-directory all $(B)/bench
+	$(Q)$(B)/bench $(if $(JSON),--json) $(B)
+
 coverage: ## line coverage of the unit and kernel tests
 	$(Q)tests/support/install-packages build test coverage
 	$(Q)$(MAKE) --no-print-directory VARIANT=cover coverage-here
@@ -230,7 +239,7 @@ coverage-here: all tests
 # ---------------------------------------------------------------- lint
 
 LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC)
-LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
+LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h tests/*/*.h)
 LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
 MAN       := $(wildcard docs/*.[1-8])
@@ -313,7 +322,7 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all tests check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
+.PHONY: all tests bench check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
 	check-sanitized quickstart soak soak-here asan ubsan fuzz-smoke fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-symbols lint-docs install uninstall dist help clean
 .DEFAULT_GOAL := all
