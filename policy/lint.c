@@ -12,17 +12,28 @@
 #include "policy/json_strict.h"
 #include "policy/skill/skill.h"
 
-/* A text that is no JSON says itself where. */
+/* A text that is no JSON says itself where: "... (line 3, column 7)". */
+static bool said_place(const char *text, unsigned *line, unsigned *column)
+{
+	const char *said = strstr(text, "(line ");
+	char *end;
+
+	if (!said)
+		return false;
+	*line = (unsigned)strtoul(said + 6, &end, 10);
+	if (strncmp(end, ", column ", 9) != 0)
+		return false;
+	*column = (unsigned)strtoul(end + 9, &end, 10);
+	return *end == ')';
+}
+
 static bool place(const struct lint *l, const char *text, const char *pointer, unsigned *line,
 		  unsigned *column)
 {
-	const char *said = strstr(text, "(line ");
-
 	if (!l->in->json)
 		return false;
-	if (said && sscanf(said, "(line %u, column %u)", line, column) == 2)
-		return true;
-	return lint_locate(l->in->json, l->in->len, pointer ? pointer : "", line, column);
+	return said_place(text, line, column) ||
+	       lint_locate(l->in->json, l->in->len, pointer ? pointer : "", line, column);
 }
 
 void lint_add(struct lint *l, bool error, const char *id, const char *pointer, const char *fmt, ...)

@@ -157,8 +157,8 @@ static int number_classes(const struct program *progs, size_t n, uint32_t **ret,
 	uint32_t extra[2 * (NUMBERS + 1)];
 
 	for (uint32_t i = 0; i <= NUMBERS; i++) {
-		extra[2 * i] = i;
-		extra[2 * i + 1] = X32_BIT + i;
+		extra[(size_t)2 * i] = i;
+		extra[(size_t)2 * i + 1] = X32_BIT + i;
 	}
 	return walk_classes(progs, n, WORD_NR, extra, ARRAY_SIZE(extra), ret, ret_n);
 }

@@ -109,10 +109,11 @@ int why_call(const struct why_world *w, const struct why_question *q, struct why
 		return nsbox_fail(err, NSBOX_E_INVALID, 0, "this architecture has no call '%s'",
 				  q->call);
 	for (unsigned i = 0; i < q->n_args; i++) {
-		given[2 * i] = (struct word_cond){ WORD_LOW(i), WORD_EQ, true, UINT32_MAX,
-						   (uint32_t)q->args[i] };
-		given[2 * i + 1] = (struct word_cond){ WORD_HIGH(i), WORD_EQ, true, UINT32_MAX,
-						       (uint32_t)(q->args[i] >> 32) };
+		given[(size_t)2 * i] = (struct word_cond){ WORD_LOW(i), WORD_EQ, true, UINT32_MAX,
+							   (uint32_t)q->args[i] };
+		given[(size_t)2 * i + 1] =
+			(struct word_cond){ WORD_HIGH(i), WORD_EQ, true, UINT32_MAX,
+					    (uint32_t)(q->args[i] >> 32) };
 	}
 	r = walk_program(&walk, err);
 	if (r < 0)
