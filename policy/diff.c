@@ -240,11 +240,13 @@ static void compare_mount(struct diff *d, const char *path, struct json_object *
 
 static void compare_tmpfs(struct diff *d, struct json_object *a, struct json_object *b)
 {
-	json_object_object_foreach (a, path, one)
+	json_object_object_foreach (a, path, one) {
 		compare_mount(d, path, one, report_at(b, path));
-	json_object_object_foreach (b, other, mount)
+	}
+	json_object_object_foreach (b, other, mount) {
 		if (!report_at(a, other))
 			compare_mount(d, other, NULL, mount);
+	}
 }
 
 static void compare(struct diff *d, const struct row *r, const char *pointer, struct json_object *a,

@@ -288,8 +288,9 @@ static void print_words(struct json_object *a, FILE *to)
 static void print_members(struct json_object *o, const char *title, FILE *to)
 {
 	fprintf(to, "\n%s\n", title);
-	json_object_object_foreach (o, key, value)
+	json_object_object_foreach (o, key, value) {
 		fprintf(to, "  %-16s %s\n", key, json_object_get_string(value));
+	}
 }
 
 static void print_plan(struct json_object *o, FILE *to)

@@ -154,9 +154,10 @@ static void use(struct json_object *o, FILE *to)
 		report_bytes(number(l, "disk"), b, sizeof(b)));
 	sizes = report_at(report_at(o, "files"), "sizes");
 	if (sizes) {
-		json_object_object_foreach (sizes, path, size)
+		json_object_object_foreach (sizes, path, size) {
 			fprintf(to, "  %-13s %s on %s\n", "",
 				report_bytes(json_object_get_uint64(size), a, sizeof(a)), path);
+		}
 	}
 	fprintf(to, "  %-13s %s\n", "cpu", report_milli(number(l, "cpuMilli"), a, sizeof(a)));
 	fprintf(to, "  %-13s %" PRIu64 " processes and threads, %" PRIu64 " open files each\n",
