@@ -20,19 +20,20 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "daemon/front/door.h"
 #include "daemon/front/json_reply.h"
 #include "nsbox/util.h"
 
 #define CONNECTIONS_MAX	  512
 #define IDLE_TIMEOUT_S	  60
 #define CONNECTION_MEMORY (128 * 1024)
-#define GROUPS_MAX	  256
 
 struct http {
 	struct loop *loop;
 	struct loop_source *source;
 	struct loop_timer timer;
 	struct MHD_Daemon *daemon;
+	struct door *door;
 	struct http_peers peers;
 	struct http_handlers handlers;
 	size_t body_max;
@@ -54,39 +55,6 @@ struct http_request {
 };
 
 /* ------------------------------------------------------------------ who speaks */
-
-static bool in_group(int fd, const struct http_peers *p, gid_t gid)
-{
-	gid_t groups[GROUPS_MAX];
-	socklen_t len = sizeof(groups);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) < 0)
-		len = 0;
-	for (unsigned i = 0; i < p->n_gids; i++) {
-		if (p->gids[i] == gid)
-			return true;
-		for (size_t j = 0; j < len / sizeof(gid_t); j++)
-			if (p->gids[i] == groups[j])
-				return true;
-	}
-	return false;
-}
-
-static bool may_speak(int fd, const struct http_peers *p, uid_t *ret_uid)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-		return false;
-	*ret_uid = cred.uid;
-	if (cred.uid == 0)
-		return true;
-	for (unsigned i = 0; i < p->n_uids; i++)
-		if (p->uids[i] == cred.uid)
-			return true;
-	return in_group(fd, p, cred.gid);
-}
 
 static int socket_of(struct MHD_Connection *conn)
 {
@@ -250,7 +218,7 @@ static void check_early(struct http_request *rq)
 						      MHD_HTTP_HEADER_CONTENT_LENGTH);
 	uint64_t n;
 
-	if (!may_speak(socket_of(rq->conn), &rq->h->peers, &rq->peer))
+	if (!door_may_speak(socket_of(rq->conn), &rq->h->peers, &rq->peer))
 		http_reply_error(rq, 403, "forbidden",
 				 "this user may not use the service; see nsboxd --allow-uid and "
 				 "--allow-gid");
@@ -339,6 +307,42 @@ static void on_ready(void *ctx, uint32_t events)
 	http_run(ctx);
 }
 
+/* libmicrohttpd closes what it cannot take; run at once, so that the door counts what it took. */
+static void on_connection(void *ctx, int fd)
+{
+	const struct sockaddr addr = { .sa_family = AF_UNIX };
+	struct http *h = ctx;
+
+	MHD_add_connection(h->daemon, fd, &addr, sizeof(addr));
+	http_run(h);
+}
+
+/* What the door has to know again when the connection ends and its socket is gone. */
+struct visitor {
+	uid_t uid;
+	bool may_speak;
+};
+
+static void on_notify(void *cls, struct MHD_Connection *conn, void **socket_context,
+		      enum MHD_ConnectionNotificationCode code)
+{
+	struct http *h = cls;
+	struct visitor *v = *socket_context;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		v = calloc(1, sizeof(*v));
+		if (!v)
+			return; /* not counted: the memory's end is nearer than the door's */
+		v->may_speak = door_may_speak(socket_of(conn), &h->peers, &v->uid);
+		door_entered(h->door, v->uid, v->may_speak);
+		*socket_context = v;
+	} else if (v) {
+		door_left(h->door, v->uid, v->may_speak);
+		free(v);
+		*socket_context = NULL;
+	}
+}
+
 int http_new(struct loop *l, int listen_fd, const struct http_peers *peers, size_t body_max,
 	     const struct http_handlers *handlers, struct http **ret, struct nsbox_error *err)
 {
@@ -353,10 +357,10 @@ int http_new(struct loop *l, int listen_fd, const struct http_peers *peers, size
 	};
 	h->timer = (struct loop_timer){ .fn = on_timer, .ctx = h };
 	h->daemon = MHD_start_daemon(
-		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_access, h,
-		MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-		MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
+		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL,
+		on_access, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+		MHD_OPTION_NOTIFY_CONNECTION, on_notify, h, MHD_OPTION_CONNECTION_LIMIT,
+		(unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
 	info = h->daemon ? MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
 	if (!info) {
@@ -364,6 +368,8 @@ int http_new(struct loop *l, int listen_fd, const struct http_peers *peers, size
 		return nsbox_fail(err, NSBOX_E_IO, 0, "the HTTP service could not be started");
 	}
 	r = loop_add(l, info->epoll_fd, EPOLLIN, on_ready, h, &h->source, err);
+	if (r == 0)
+		r = door_new(l, listen_fd, peers, CONNECTIONS_MAX, on_connection, h, &h->door, err);
 	if (r < 0) {
 		http_free(h);
 		return r;
@@ -381,6 +387,7 @@ void http_free(struct http *h)
 	loop_timer_cancel(h->loop, &h->timer);
 	if (h->daemon)
 		MHD_stop_daemon(h->daemon);
+	door_free(h->door); /* which hears of each connection's end until here */
 	loop_timer_cancel(h->loop, &h->timer);
 	free(h);
 }
