@@ -253,6 +253,26 @@ static void ask_modes(const struct place *p, struct why *y)
 		why_add(y, "permissions", WHY_PASSES, 0, "mode %04o", p->st.st_mode & 07777u);
 }
 
+/* What the rules do not give of `need`. Rights add up along the way to a file. */
+static uint64_t lacking(const struct place *p, uint64_t need)
+{
+	const struct plan_fixed *f = blob_fixed(p->w->plan, struct plan_fixed);
+	size_t n = 0;
+	const struct landlock_rule *r = blob_get(p->w->plan, SEC_LANDLOCK, sizeof(*r), &n);
+
+	need &= f->landlock_fs;
+	for (size_t i = 0; i < n; i++)
+		if (!r[i].port && is_below(p->path, blob_get_str(p->w->plan, r[i].path)))
+			need &= ~r[i].access;
+	return need;
+}
+
+/* Can the run put files and directories there itself? */
+static bool can_be_made(const struct place *p)
+{
+	return !p->read_only && may_write(p) && !lacking(p, FS(MAKE_REG) | FS(MAKE_DIR));
+}
+
 /* A file can be made where its directory is, or where the run can make that as well. */
 static void ask_directory(const struct place *p, struct why *y)
 {
@@ -263,7 +283,7 @@ static void ask_directory(const struct place *p, struct why *y)
 
 	snprintf(dir, sizeof(dir), "%s", p->path);
 	slash = strrchr(dir, '/');
-	if (!slash || slash == dir || on_tmpfs(p) || (!p->read_only && may_write(p)))
+	if (!slash || slash == dir || can_be_made(p))
 		return;
 	*slash = '\0';
 	if (view_find(p->w->view, dir, real, &st) == 0)
@@ -289,7 +309,7 @@ static void ask_image(const struct place *p, struct why *y)
 		ask_directory(p, y);
 		return;
 	}
-	if (on_tmpfs(p) || (!p->read_only && may_write(p))) {
+	if (can_be_made(p)) {
 		why_add(y, "image", WHY_PASSES, 0,
 			"nothing is there at first; the run can put something there");
 		return;
@@ -315,32 +335,33 @@ static uint64_t needed(const struct place *p, uint64_t handled)
 	return need & handled;
 }
 
+/* The longest rule that gives something of `wanted` (0: the longest of all). NULL: none. */
+static const char *nearest_rule(const struct place *p, uint64_t wanted)
+{
+	size_t n = 0;
+	const struct landlock_rule *r = blob_get(p->w->plan, SEC_LANDLOCK, sizeof(*r), &n);
+	const char *found = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		const char *path = blob_get_str(p->w->plan, r[i].path);
+
+		if (!r[i].port && is_below(p->path, path) && (!wanted || (wanted & r[i].access)) &&
+		    (!found || strlen(path) > strlen(found)))
+			found = path;
+	}
+	return found;
+}
+
 static void ask_landlock(const struct place *p, struct why *y)
 {
 	const struct plan_fixed *f = blob_fixed(p->w->plan, struct plan_fixed);
-	size_t n = 0;
-	const struct landlock_rule *r = blob_get(p->w->plan, SEC_LANDLOCK, sizeof(*r), &n);
 	const uint64_t wanted = needed(p, f->landlock_fs);
-	uint64_t need = wanted;
-	const char *by = NULL, *nearest = NULL;
+	const char *nearest = nearest_rule(p, 0), *by = nearest_rule(p, wanted);
 
-	if (!f->landlock_fs) {
+	if (!f->landlock_fs)
 		why_add(y, "landlock", WHY_PASSES, 0, "not in this plan: %s",
 			p->w->host->landlock_abi ? "its layer is off" : "this host has none");
-		return;
-	}
-	for (size_t i = 0; i < n; i++) { /* rights add up along the way to a file */
-		const char *path = blob_get_str(p->w->plan, r[i].path);
-
-		if (r[i].port || !is_below(p->path, path))
-			continue;
-		if (!nearest || strlen(path) > strlen(nearest))
-			nearest = path;
-		if ((wanted & r[i].access) && (!by || strlen(path) > strlen(by)))
-			by = path;
-		need &= ~r[i].access;
-	}
-	if (!need)
+	else if (!lacking(p, wanted))
 		why_add(y, "landlock", WHY_PASSES, 0, "the rule on %s gives it", by ? by : "/");
 	else
 		why_add(y, "landlock", WHY_REFUSES, EACCES,
