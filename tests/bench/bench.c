@@ -239,7 +239,6 @@ static void bench_filter(struct json_object *o)
 
 static double spawn_us(const char *const *argv)
 {
-	extern char **environ;
 	double began = now_us();
 	pid_t pid;
 	int status;
