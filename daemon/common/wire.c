@@ -189,6 +189,7 @@ int wire_recv_event(int sock, struct wire_event *ret, struct nsbox_error *err)
 	if (r <= 0)
 		return r;
 	ret->event.fd = -1;
+	ret->image[sizeof(ret->image) - 1] = 0;
 	ret->event.error.msg[NSBOX_ERROR_MSG_MAX - 1] = 0;
 	ret->event.result.error.msg[NSBOX_ERROR_MSG_MAX - 1] = 0;
 	if (ret->kind != WIRE_EVENT || ret->fds != n ||

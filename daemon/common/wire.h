@@ -62,6 +62,7 @@ struct wire_event {
 	uint32_t magic, kind;
 	uint64_t sandbox;
 	uint32_t fds, reserved;
+	char image[80];		  /* NSBOX_EVENT_READY: the image's digest, NUL-terminated */
 	struct nsbox_event event; /* event.fd is meaningless on the wire */
 };
 

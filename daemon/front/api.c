@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/front/front.h"
+#include "daemon/front/evidence.h"
 #include "daemon/front/json_reply.h"
 #include "nsbox/util.h"
 
@@ -38,6 +38,13 @@ void api_reply_error(struct http_request *rq, int status, const struct nsbox_err
 	headers[1] = retry_after(status);
 	json_put(o, "error", json_error_new(e));
 	api_reply(rq, status, o, headers[1] ? headers : NULL);
+}
+
+void api_deny(struct front *f, struct http_request *rq, const char *why)
+{
+	f->metrics.counter[METRIC_DENIED]++;
+	evidence_note(f, "deny", http_peer(rq), http_path(rq), why);
+	http_reply_error(rq, 403, "forbidden", "%s", why);
 }
 
 void api_who(const struct front *f, const struct http_request *rq, struct who *ret)
@@ -108,6 +115,15 @@ static void on_capabilities(struct front *f, struct http_request *rq, const char
 	api_reply(rq, 200, o, NULL);
 }
 
+static void on_metrics(struct front *f, struct http_request *rq, const char *rest)
+{
+	static const char *const headers[] = { "Content-Type", "text/plain; version=0.0.4", NULL };
+	size_t len = 0;
+	char *text = evidence_metrics(f, &len);
+
+	http_reply(rq, 200, text, len, headers);
+}
+
 /* ------------------------------------------------------------------ table */
 
 static const struct route {
@@ -121,6 +137,8 @@ static const struct route {
 	{ "GET", "/v1/jobs", api_list_jobs, false },
 	{ "GET", "/v1/jobs/", api_get_job, true },
 	{ "DELETE", "/v1/jobs/", api_delete_job, true },
+	{ "GET", "/v1/receipts/", api_get_receipt, true },
+	{ "GET", "/metrics", on_metrics, false },
 	{ "GET", "/healthz", on_health, false },
 	{ "GET", "/v1/capabilities", on_capabilities, false },
 };

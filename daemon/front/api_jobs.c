@@ -15,7 +15,7 @@
 
 #include "daemon/common/digest.h"
 #include "daemon/common/text.h"
-#include "daemon/front/front.h"
+#include "daemon/front/evidence.h"
 #include "daemon/front/json_reply.h"
 #include "nsbox/util.h"
 
@@ -37,6 +37,8 @@ static struct json_object *row_object(const struct journal_row *row)
 	json_put_text(o, "workspace_id", row->workspace);
 	json_put_text(o, "trace_id", row->trace_id);
 	json_put_text(o, "priority", job_priority_names[MIN(row->priority, (uint32_t)QUEUE_HIGH)]);
+	if (*row->traceparent)
+		json_put_text(o, "traceparent", row->traceparent);
 	json_put_u64(o, "created_ms", row->created_ms);
 	if (row->started_ms)
 		json_put_u64(o, "started_ms", row->started_ms);
@@ -161,6 +163,7 @@ static void reply_full(struct front *f, struct http_request *rq, int why, const 
 {
 	struct nsbox_error e = { 0 };
 
+	f->metrics.counter[METRIC_FULL]++;
 	if (why == -EDQUOT)
 		nsbox_fail(&e, NSBOX_E_LIMIT, 0,
 			   "the queue of workspace '%s' is full: %llu of its jobs wait", workspace,
@@ -229,6 +232,7 @@ static bool ask(struct front *f, struct http_request *rq, uint32_t kind, struct 
 	a->rq = rq;
 	api_who(f, rq, &a->who);
 	if (header && (kind != JOB_KIND_MAX || !*header || strlen(header) > KEY_MAX)) {
+		f->metrics.counter[METRIC_INVALID]++;
 		http_reply_error(rq, 400, "invalid",
 				 "Idempotency-Key is for POST /v1/jobs, and has 1 to %d bytes",
 				 KEY_MAX);
@@ -238,12 +242,13 @@ static bool ask(struct front *f, struct http_request *rq, uint32_t kind, struct 
 	if (r == 0)
 		r = digest_hex(body, a->size, a->sha256, &err);
 	if (r < 0) {
+		f->metrics.counter[METRIC_INVALID]++;
 		api_reply_error(rq, 0, &err);
 		return false;
 	}
 	why = may_submit(f, &a->who, a->spec, &a->workspace);
 	if (why) {
-		http_reply_error(rq, 403, "forbidden", "%s", why);
+		api_deny(f, rq, why);
 		return false;
 	}
 	if (kind == JOB_KIND_MAX && make_key(&a->who, a->spec, header, a->sha256, &a->key) < 0) {
@@ -257,6 +262,7 @@ static struct job *submit(struct front *f, struct asked *a, bool sync, enum call
 {
 	struct job_ident ident = { .workspace = a->workspace,
 				   .trace_id = a->spec->trace_id,
+				   .traceparent = http_traceparent(a->rq),
 				   .key = a->key,
 				   .body_sha256 = a->sha256,
 				   .kind = a->spec->kind,
@@ -276,6 +282,7 @@ static struct job *submit(struct front *f, struct asked *a, bool sync, enum call
 	} else if (r == -EAGAIN || r == -EDQUOT) {
 		reply_full(f, a->rq, r, a->workspace);
 	} else {
+		f->metrics.counter[METRIC_NO_JOURNAL] += r == -ENOSPC;
 		api_reply_error(a->rq, r == -ENOSPC ? 503 : 0, &err);
 	}
 	return NULL;
@@ -485,9 +492,34 @@ void api_delete_job(struct front *f, struct http_request *rq, const char *id)
 		reply_ended(f, rq, id);
 		return;
 	}
+	evidence_note(f, "cancel", http_peer(rq), id, "");
 	job_cancel(j, NSBOX_CAUSE_CANCELLED);
 	if (j->phase != JOB_FINISHED)
 		api_reply(rq, 202, job_object(j), NULL);
 	else if (call_add(j, rq, CALL_ENDED) < 0)
 		http_reply_error(rq, 503, "nomem", "out of memory");
+}
+
+/* ------------------------------------------------------------------ receipts */
+
+void api_get_receipt(struct front *f, struct http_request *rq, const char *id)
+{
+	const struct journal_ops *op = f->journal->ops;
+	struct lookup l = { 0 };
+	struct nsbox_error err = { 0 };
+	char *text = NULL;
+	size_t len = 0;
+	int r;
+
+	api_who(f, rq, &l.who);
+	r = op->find(f->journal, id, on_found, &l, &err);
+	if (r >= 0 && l.o)
+		r = op->read(f->journal, id, JOURNAL_RECEIPT, &text, &len, &err);
+	json_object_put(l.o);
+	if (r < 0)
+		api_reply_error(rq, 503, &err);
+	else if (!text)
+		http_reply_error(rq, 404, "not_found", "no receipt has the id '%.64s'", id);
+	else
+		http_reply(rq, 200, text, len, NULL);
 }

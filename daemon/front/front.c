@@ -23,16 +23,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "daemon/front/evidence.h"
+#include "daemon/front/log.h"
 #include "nsbox/util.h"
 
 #define ASKED_BYTES	(UINT64_C(512) << 20) /* a full queue of small jobs stays below */
 #define LAST_REPLIES_US 300000
 #define OVERFLOW_ID	65534
-
-void front_log(int level, const char *what, const char *text)
-{
-	fprintf(stderr, "<%d>nsboxd: %s%s%s\n", level, what, *text ? ": " : "", text);
-}
 
 /* ------------------------------------------------------------------ jobs */
 
@@ -128,14 +125,16 @@ static void on_finished(void *ctx, struct job *j)
 	record_ended(f, j);
 }
 
-static void on_event(void *ctx, uint64_t sandbox, struct nsbox_event *ev)
+static void on_event(void *ctx, struct wire_event *w)
 {
-	struct job *j = find_number(ctx, sandbox);
+	struct job *j = find_number(ctx, w->sandbox);
 
+	if (j && w->event.kind == NSBOX_EVENT_READY)
+		memcpy(j->image_digest, w->image, sizeof(j->image_digest));
 	if (j)
-		job_event(j, ev);
-	if (ev->fd >= 0)
-		close_fd(&ev->fd);
+		job_event(j, &w->event);
+	if (w->event.fd >= 0)
+		close_fd(&w->event.fd);
 }
 
 /* ------------------------------------------------------------------ the end */
@@ -171,13 +170,14 @@ static void close_down(struct front *f, int status)
 		if (j->sync || (j->phase != JOB_QUEUED && !give_back(f, j)))
 			job_interrupt(j);
 	record_turn(f);
+	evidence_note(f, "close", geteuid(), "", status ? "nsbox-spawn was lost" : "");
 	f->last = (struct loop_timer){ .fn = on_last, .ctx = f };
 	loop_timer_set(f->loop, &f->last, LAST_REPLIES_US);
 }
 
 static void on_lost(void *ctx, const struct nsbox_error *why)
 {
-	front_log(3, "lost nsbox-spawn", why->msg);
+	log_line(3, "lost-spawn", "err", why->msg, NULL);
 	close_down(ctx, 1);
 }
 
@@ -247,9 +247,12 @@ static int set_up(struct front *f, const struct front_options *opt, int listen_f
 	f->services.compiler = f->compiler;
 	f->services.finished = on_finished;
 	f->services.ctx = f;
-	r = record_recover(f, err);
+	r = audit_open(&f->audit, f->data_fd, f->journal, err);
+	if (r == 0)
+		r = record_recover(f, err);
 	if (r < 0)
 		return r;
+	evidence_note(f, "open", geteuid(), "nsboxd " NSBOX_VERSION, "");
 	return http_new(f->loop, listen_fd, &peers, REQUEST_BODY_MAX, &handlers, &f->http, err);
 }
 
@@ -259,6 +262,7 @@ static void tear_down(struct front *f)
 	while (f->first)
 		front_list_drop(f, f->first);
 	queue_free(f->queue);
+	audit_close(&f->audit);
 	journal_free(f->journal);
 	compiler_free(f->compiler);
 	link_free(f->link);
@@ -311,7 +315,7 @@ int front_main(const struct front_options *opt, int listen_fd, int spawn_fd, int
 	if (r == 0)
 		r = loop_run(f.loop, &err);
 	if (r < 0) {
-		front_log(3, "front", err.msg);
+		log_line(3, "front", "err", err.msg, NULL);
 		f.status = 1;
 	}
 	if (f.loop)

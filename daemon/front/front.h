@@ -3,9 +3,11 @@
 #ifndef FRONT_FRONT_H
 #define FRONT_FRONT_H
 
+#include "daemon/front/audit.h"
 #include "daemon/front/http.h"
 #include "daemon/front/job.h"
 #include "daemon/front/journal.h"
+#include "daemon/front/metrics.h"
 #include "daemon/front/who.h"
 
 struct json_object;
@@ -49,6 +51,8 @@ struct front {
 	struct http *http;
 	struct queue *queue;
 	struct journal *journal;
+	struct audit audit;
+	struct metrics metrics;
 	const struct front_options *opt;
 	int data_fd;
 	struct loop_timer turn;	 /* write what has to be written, start what can be started */
@@ -80,7 +84,6 @@ struct job *front_find(struct front *f, const char *id);
 void front_soon(struct front *f);
 void front_list_add(struct front *f, struct job *j);
 void front_list_drop(struct front *f, struct job *j);
-void front_log(int level, const char *what, const char *text);
 
 /* record.c */
 void record_init(struct front *f);
@@ -99,6 +102,8 @@ void api_request(void *ctx, struct http_request *rq);
 void api_reply(struct http_request *rq, int status, struct json_object *o,
 	       const char *const *headers);
 void api_reply_error(struct http_request *rq, int status, const struct nsbox_error *e);
+/* A refusal that the audit has to know of. */
+void api_deny(struct front *f, struct http_request *rq, const char *why);
 void api_who(const struct front *f, const struct http_request *rq, struct who *ret);
 
 /* api_jobs.c */
@@ -113,5 +118,6 @@ void api_post_job(struct front *f, struct http_request *rq, const char *rest);
 void api_list_jobs(struct front *f, struct http_request *rq, const char *rest);
 void api_get_job(struct front *f, struct http_request *rq, const char *id);
 void api_delete_job(struct front *f, struct http_request *rq, const char *id);
+void api_get_receipt(struct front *f, struct http_request *rq, const char *id);
 
 #endif

@@ -48,6 +48,7 @@ struct http_request {
 	char *body;
 	size_t len, cap;
 	uid_t peer;
+	char traceparent[56]; /* "" for none */
 	bool too_large, dispatched, suspended;
 	void *data;
 	int status; /* 0: no reply yet */
@@ -93,6 +94,11 @@ const char *http_header(const struct http_request *rq, const char *name)
 	return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);
 }
 
+const char *http_traceparent(const struct http_request *rq)
+{
+	return *rq->traceparent ? rq->traceparent : NULL;
+}
+
 uid_t http_peer(const struct http_request *rq)
 {
 	return rq->peer;
@@ -120,7 +126,10 @@ void http_reply(struct http_request *rq, int status, char *body, size_t len,
 	if (!rq->response) {
 		free(body);
 	} else {
-		MHD_add_response_header(rq->response, "Content-Type", "application/json");
+		if (!headers || strcmp(headers[0], "Content-Type") != 0)
+			MHD_add_response_header(rq->response, "Content-Type", "application/json");
+		if (*rq->traceparent)
+			MHD_add_response_header(rq->response, "traceparent", rq->traceparent);
 		for (; headers && headers[0]; headers += 2)
 			MHD_add_response_header(rq->response, headers[0], headers[1]);
 	}
@@ -211,6 +220,23 @@ static int append(struct http_request *rq, const char *data, size_t n)
 	return 0;
 }
 
+static bool is_hex(const char *s, size_t n)
+{
+	return strspn(s, "0123456789abcdef") >= n && strspn(s, "0") < n;
+}
+
+/* version-trace-parent-flags; what is not of that form is as good as not there. */
+static void take_traceparent(struct http_request *rq)
+{
+	const char *s = http_header(rq, "traceparent");
+
+	if (!s || strlen(s) != sizeof(rq->traceparent) - 1 || s[2] != '-' || s[35] != '-' ||
+	    s[52] != '-' || strncmp(s, "00", 2) != 0 || !is_hex(s + 3, 32) || !is_hex(s + 36, 16) ||
+	    strspn(s + 53, "0123456789abcdef") != 2)
+		return;
+	memcpy(rq->traceparent, s, sizeof(rq->traceparent));
+}
+
 /* What can be said before the body is read; the connection is closed after such a reply. */
 static void check_early(struct http_request *rq)
 {
@@ -241,6 +267,7 @@ static enum MHD_Result first(struct http *h, struct MHD_Connection *conn, const 
 	rq->path = strdup(url);
 	if (!rq->path)
 		return MHD_NO;
+	take_traceparent(rq);
 	check_early(rq);
 	return rq->status ? send_reply(rq) : MHD_YES;
 }

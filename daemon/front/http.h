@@ -38,6 +38,8 @@ const char *http_path(const struct http_request *rq);
 const char *http_body(const struct http_request *rq, size_t *ret_len);
 char *http_take_body(struct http_request *rq); /* the caller's to free; may be NULL */
 const char *http_header(const struct http_request *rq, const char *name); /* NULL: not there */
+/* The trace that the request is part of, as W3C Trace Context writes it; NULL: none. */
+const char *http_traceparent(const struct http_request *rq);
 uid_t http_peer(const struct http_request *rq);
 void **http_data(struct http_request *rq); /* a place for the handler's own pointer */
 

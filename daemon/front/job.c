@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/common/digest.h"
 #include "daemon/front/manifest.h"
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
@@ -111,6 +112,7 @@ void job_unref(struct job *j)
 	free(j->key);
 	free(j->body);
 	free(j->reply);
+	free(j->receipt);
 	free(j);
 }
 
@@ -137,6 +139,7 @@ static void finish(struct job *j)
 	if (!j->started_us)
 		j->started_us = j->finished_us;
 	job_make_reply(j);
+	job_make_receipt(j);
 	j->phase = JOB_FINISHED;
 	release(j);
 	j->sv->finished(j->sv->ctx, j);
@@ -223,8 +226,11 @@ static void on_flood(void *ctx)
 
 /* ------------------------------------------------------------------ running */
 
-/* What is to be collected is in the plan, from the manifest and from the request alike. */
-static int read_rules(struct job *j, int plan_fd, struct nsbox_error *err)
+/*
+ * The plan's hash, for the receipt, and what is to be collected: that is in the plan, from the
+ * manifest and from the request alike.
+ */
+static int read_plan(struct job *j, int plan_fd, struct nsbox_error *err)
 {
 	const struct output_rule *rule;
 	struct blob b;
@@ -233,6 +239,11 @@ static int read_rules(struct job *j, int plan_fd, struct nsbox_error *err)
 
 	if (r < 0)
 		return r;
+	r = digest_hex(b.base, b.size, j->plan_sha256, err);
+	if (r < 0) {
+		blob_unmap(&b);
+		return r;
+	}
 	rule = blob_get(&b, SEC_OUTPUTS, sizeof(*rule), &n);
 	if (n > WIRE_OUTPUTS_MAX)
 		r = nsbox_fail(err, NSBOX_E_LIMIT, 0, "more than %d outputs", WIRE_OUTPUTS_MAX);
@@ -372,7 +383,7 @@ static int start_run(struct job *j, int plan_fd, struct nsbox_error *err)
 	struct pycall call;
 	int r;
 
-	r = read_rules(j, plan_fd, err);
+	r = read_plan(j, plan_fd, err);
 	if (r == 0)
 		r = make_io(j, &io, err);
 	if (r == 0 && j->kind == JOB_PYTHON) {
@@ -424,6 +435,7 @@ static void on_compiled(void *ctx, const struct compile_reply *reply, int plan_f
 		return;
 	}
 	*j->plan = *reply;
+	memcpy(j->policy_sha256, reply->digest, sizeof(j->policy_sha256));
 	j->wall_ms = wall_of(j);
 	j->phase = JOB_RUNNING;
 	if (start_run(j, plan_fd, &err) == 0)
@@ -436,6 +448,20 @@ static void on_compiled(void *ctx, const struct compile_reply *reply, int plan_f
 
 /* ------------------------------------------------------------------ before the run */
 
+/* The manifest as it was given, before wishes of the request are joined to it. */
+static void hash_manifest(struct job *j)
+{
+	size_t len = j->staged.manifest_len;
+	const char *text = j->staged.manifest;
+
+	if (!text && j->spec->manifest)
+		text = json_object_to_json_string_length(
+			j->spec->manifest, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE,
+			&len);
+	if (text)
+		(void)digest_hex(text, len, j->manifest_sha256, NULL);
+}
+
 static void compile(struct job *j)
 {
 	struct compile_request q;
@@ -444,6 +470,7 @@ static void compile(struct job *j)
 	auto_free char *text = NULL;
 	size_t len = 0;
 
+	hash_manifest(j);
 	memset(&q, 0, sizeof(q));
 	memcpy(&q.host, &j->sv->host, sizeof(q.host));
 	if (j->kind == JOB_PYTHON)

@@ -17,6 +17,7 @@
 
 struct job;
 struct call;
+struct json_object;
 
 /* What jobs need of the front; lives as long as it. */
 struct job_services {
@@ -62,7 +63,8 @@ struct job {
 	uid_t uid;
 	bool sync;
 	char *workspace, *trace_id, *traceparent, *key;
-	char body_sha256[65];
+	char body_sha256[65], manifest_sha256[65], policy_sha256[65], plan_sha256[65];
+	char image_digest[80]; /* as nsbox-spawn said */
 	struct queue_entry wait;
 
 	/* The front's: */
@@ -95,6 +97,8 @@ struct job {
 	int http_status;
 	char *reply;
 	size_t reply_len;
+	char *receipt; /* NULL without memory */
+	size_t receipt_len;
 };
 
 /* The caller holds the one reference. The spec may come later, but before job_start(). */
@@ -119,5 +123,9 @@ const char *job_cause(const struct job *j);		    /* of a finished one */
 
 /* reply.c: make j->reply and j->http_status of everything that is known. */
 void job_make_reply(struct job *j);
+/* Layers with their evidence, witness and limits, as replies and receipts say them. */
+int job_put_held(struct json_object *o, const struct job *j);
+/* receipt.c: make j->receipt, after the reply. */
+void job_make_receipt(struct job *j);
 
 #endif

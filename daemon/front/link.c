@@ -82,7 +82,7 @@ static void receive(struct link *k)
 		if (r <= 0)
 			lose(k, &err);
 		else
-			k->on_event(k->ctx, w.sandbox, &w.event);
+			k->on_event(k->ctx, &w);
 	}
 }
 

@@ -7,7 +7,8 @@
 #include "daemon/front/loop.h"
 
 struct link;
-typedef void link_event_fn(void *ctx, uint64_t sandbox, struct nsbox_event *ev);
+/* A descriptor in the event is the receiver's. */
+typedef void link_event_fn(void *ctx, struct wire_event *w);
 typedef void link_lost_fn(void *ctx, const struct nsbox_error *why);
 
 /* Waits for the greeting (up to some seconds), then watches the socket, which it takes over. */

@@ -17,7 +17,8 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
-#include "daemon/front/front.h"
+#include "daemon/front/evidence.h"
+#include "daemon/front/log.h"
 #include "nsbox/util.h"
 
 #define MEND_US	  (UINT64_C(1) * 1000000)
@@ -41,9 +42,11 @@ static void on_mend(void *ctx)
 	struct nsbox_error err = { 0 };
 
 	f->trouble.code = 0;
-	if (record_room(f, 0, &err) < 0) {
+	if (record_room(f, 0, &err) < 0 || audit_flush(&f->audit, &err) < 0) {
 		f->trouble = err;
 		loop_timer_set(f->loop, &f->mend, MEND_US);
+	} else {
+		log_line(5, "journal", "state", "works again", NULL);
 	}
 	front_soon(f); /* results that wait may fit all the same */
 }
@@ -142,11 +145,13 @@ const char *job_cause(const struct job *j)
 static int write_fresh(struct front *f, const struct job *j, struct nsbox_error *err)
 {
 	struct journal_row row;
+	int r;
 
 	job_row(j, &row);
 	row.state = JOURNAL_QUEUED; /* also where it is cancelled already: its end follows */
-	return f->journal->ops->add(f->journal, &row, j->sync ? NULL : j->body,
-				    (size_t)j->asked_bytes, err);
+	r = f->journal->ops->add(f->journal, &row, j->sync ? NULL : j->body, (size_t)j->asked_bytes,
+				 err);
+	return r == 0 ? evidence_accept(f, j, err) : r;
 }
 
 static int write_ended(struct front *f, const struct job *j, struct nsbox_error *err)
@@ -155,13 +160,23 @@ static int write_ended(struct front *f, const struct job *j, struct nsbox_error 
 					 .status = j->http_status,
 					 .cause = job_cause(j),
 					 .reply = j->sync ? NULL : j->reply,
-					 .reply_len = j->reply_len };
+					 .reply_len = j->reply_len,
+					 .receipt = j->receipt,
+					 .receipt_len = j->receipt_len };
 	int r = f->journal->ops->done(f->journal, j->id, &end, err);
 
-	if (r != -ENOENT)
+	if (r == -ENOENT)
+		log_line(3, "journal", "id", j->id, "err", "does not know a job that ended", NULL);
+	else if (r < 0)
 		return r;
-	front_log(3, "the journal does not know a job that ended", j->id);
-	return 0;
+	return evidence_finish(f, j, err);
+}
+
+static int write_start(struct front *f, const struct job *j, uint64_t now, struct nsbox_error *err)
+{
+	int r = f->journal->ops->take(f->journal, j->id, now, err);
+
+	return r == 0 ? evidence_start(f, j, err) : r;
 }
 
 static bool must_last(const struct job *fresh, const struct job *popped, const struct job *ended)
@@ -183,18 +198,26 @@ static int write_all(struct front *f, const struct job *fresh, const struct job 
 {
 	const struct journal_ops *op = f->journal->ops;
 	uint64_t now = unix_ms();
-	int r = op->begin(f->journal, must_last(fresh, popped, ended), err);
+	bool durable = must_last(fresh, popped, ended);
+	int r = op->begin(f->journal, durable, err);
 
 	for (const struct job *j = fresh; r == 0 && j; j = j->next_fresh)
 		r = write_fresh(f, j, err);
 	for (const struct job *j = popped; r == 0 && j; j = j->next_popped)
-		r = op->take(f->journal, j->id, now, err);
+		r = write_start(f, j, now, err);
 	for (const struct job *j = ended; r == 0 && j; j = j->next_ended)
 		r = write_ended(f, j, err);
 	if (r == 0)
-		return op->commit(f->journal, err);
-	op->rollback(f->journal);
-	return r;
+		r = op->commit(f->journal, err);
+	else
+		op->rollback(f->journal);
+	if (r < 0) {
+		audit_rollback(&f->audit);
+		return r;
+	}
+	f->metrics.counter[METRIC_COMMITS]++;
+	f->metrics.counter[METRIC_DURABLE] += durable;
+	return 0;
 }
 
 /* ------------------------------------------------------------------ afterwards */
@@ -215,8 +238,9 @@ static struct job *take_waiting(struct front *f)
 }
 
 /* What waits is the journal's to keep; what runs, or is about to, needs what it was given. */
-static void accepted(struct job *j)
+static void accepted(struct front *f, struct job *j)
 {
+	f->metrics.counter[METRIC_ACCEPTED]++;
 	j->recorded = true;
 	free_ptr(&j->body);
 	api_tell_accepted(j);
@@ -265,14 +289,27 @@ static struct job *reverse(struct job *list)
 	return out;
 }
 
+static void stop_accepting(struct front *f, const struct nsbox_error *why)
+{
+	if (!f->trouble.code)
+		log_line(3, "journal", "err", why->msg, NULL);
+	f->trouble = *why;
+	loop_timer_set(f->loop, &f->mend, MEND_US);
+}
+
 static void succeed(struct front *f, struct job *popped)
 {
 	struct job *fresh = detach(&f->fresh), *ended = detach(&f->ended), *next;
+	struct nsbox_error err = { 0 };
 
+	/* Where the file takes no more its lines are safe in the journal, but they wait. */
+	if (audit_commit(&f->audit, &err) < 0)
+		stop_accepting(f, &err);
 	for (struct job *j = fresh; j; j = j->next_fresh)
-		accepted(j);
+		accepted(f, j);
 	for (struct job *j = ended; j; j = next) {
 		next = j->next_ended;
+		evidence_ended(f, j);
 		api_tell_ended(j);
 		front_list_drop(f, j);
 	}
@@ -304,10 +341,7 @@ static void refuse_fresh(struct front *f, const struct nsbox_error *why)
 
 static void fail(struct front *f, struct job *popped, const struct nsbox_error *why)
 {
-	if (!f->trouble.code)
-		front_log(3, "nothing is accepted until the journal works again", why->msg);
-	f->trouble = *why;
-	loop_timer_set(f->loop, &f->mend, MEND_US);
+	stop_accepting(f, why);
 	for (struct job *j = popped, *next; j; j = next) {
 		next = j->next_popped;
 		j->started_unix_ms = 0;
@@ -385,7 +419,7 @@ static void on_row(void *ctx, const struct journal_row *row)
 int record_recover(struct front *f, struct nsbox_error *err)
 {
 	struct recovery c = { f, err, 0 };
-	char text[100];
+	char waiting[24], gone[24];
 	size_t interrupted = 0;
 	int r = f->journal->ops->open_jobs(f->journal, on_row, &c, err);
 
@@ -394,9 +428,9 @@ int record_recover(struct front *f, struct nsbox_error *err)
 	for (const struct job *j = f->ended.first; j; j = j->next_ended)
 		interrupted++;
 	if (f->first) {
-		snprintf(text, sizeof(text), "%zu jobs wait, %zu were interrupted",
-			 queue_length(f->queue), interrupted);
-		front_log(5, "found in the journal", text);
+		snprintf(waiting, sizeof(waiting), "%zu", queue_length(f->queue));
+		snprintf(gone, sizeof(gone), "%zu", interrupted);
+		log_line(5, "recovered", "waiting", waiting, "interrupted", gone, NULL);
 	}
 	record_sweep(f);
 	front_soon(f);
@@ -413,10 +447,12 @@ void record_sweep(struct front *f)
 	if (r == 0)
 		r = op->sweep(f->journal, now - MIN(keep, now), f->opt->keep_mb << 20, &err);
 	if (r == 0)
+		r = audit_sync(&f->audit, &err);
+	if (r == 0)
 		r = op->commit(f->journal, &err);
 	else
 		op->rollback(f->journal);
 	if (r < 0)
-		front_log(4, "old results could not be swept", err.msg);
+		log_line(4, "sweep", "err", err.msg, NULL);
 	loop_timer_set(f->loop, &f->sweep, MIN(f->opt->keep_s, (uint64_t)SWEEP_S) * 1000000);
 }

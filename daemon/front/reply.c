@@ -231,6 +231,15 @@ static int put_limits(struct json_object *reply, const struct job *j)
 	return json_put(reply, "limits", o);
 }
 
+int job_put_held(struct json_object *o, const struct job *j)
+{
+	int r = put_layers(o, j);
+
+	if (r == 0)
+		r = put_witness(o, &j->res);
+	return r == 0 && j->plan ? put_limits(o, j) : r;
+}
+
 /* ------------------------------------------------------------------ what came of it */
 
 static int put_outcome(struct json_object *reply, const struct job *j)
@@ -303,11 +312,7 @@ static int put_run(struct json_object *reply, const struct job *j)
 	if (r == 0)
 		r = put_end(reply, j);
 	if (r == 0)
-		r = put_layers(reply, j);
-	if (r == 0)
-		r = put_witness(reply, &j->res);
-	if (r == 0 && j->plan)
-		r = put_limits(reply, j);
+		r = job_put_held(reply, j);
 	if (r == 0 && j->plan)
 		r = json_put_text(reply, "policy_sha256", j->plan->digest);
 	return r == 0 ? put_outputs(reply, &j->outputs) : r;
@@ -347,6 +352,8 @@ void job_make_reply(struct job *j)
 	r = !o ? -ENOMEM : e ? put_refusal(o, j, e) : put_run(o, j);
 	if (r == 0)
 		r = json_put_text(o, "job_id", j->id);
+	if (r == 0)
+		r = json_put_text(o, "receipt_id", j->id);
 	if (r == 0)
 		r = json_put_text(o, "sandbox_id", sandbox);
 	if (r == 0 && j->trace_id[0])

@@ -33,6 +33,8 @@ static int send_event(struct spawn *s, uint64_t id, struct nsbox_event *ev, stru
 	w.fds = fd;
 	w.event = *ev;
 	w.event.fd = -1;
+	if (ev->kind == NSBOX_EVENT_READY && find(s, id) && find(s, id)->root)
+		nsbox_format(w.image, sizeof(w.image), "%s", nsbox_root_digest(find(s, id)->root));
 	r = wire_send(s->sock, &w, sizeof(w), &ev->fd, fd, err);
 	if (fd)
 		close_fd(&ev->fd);
@@ -102,6 +104,7 @@ static int make(struct spawn *s, struct box *b, const struct wire_request *q, co
 	r = root_for(s, q->image, &root, err);
 	if (r == 0)
 		r = nsbox_plan_open(fds[0], &b->plan, err);
+	b->root = root;
 	if (r == 0)
 		r = nsbox_sandbox_new(b->plan, root, &opt, &b->sb, err);
 	return r == 0 ? watch(s, b, err) : r;

@@ -12,7 +12,8 @@ struct box {
 	uint64_t id; /* 0: free place */
 	struct nsbox_sandbox *sb;
 	struct nsbox_plan *plan;
-	bool watched; /* its descriptor is in the epoll set */
+	const struct nsbox_root *root; /* one of struct spawn's */
+	bool watched;		       /* its descriptor is in the epoll set */
 };
 
 struct spawn {

@@ -17,6 +17,7 @@ const struct command commands[] = {
 	{ "job", cmd_job, "have nsboxd run it: run, submit, list, show, cancel" },
 	{ "skill", cmd_skill, "look at, begin, test a skill: check, init, test, run" },
 	{ "policy", cmd_policy, "lint, explain, diff, prove, compile: what a manifest allows" },
+	{ "audit", cmd_audit, "verify: is the daemon's audit whole?" },
 	{ "doctor", cmd_doctor, "what this host can enforce, and what is missing" },
 	{ NULL, NULL, NULL },
 };

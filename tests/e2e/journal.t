@@ -367,14 +367,19 @@ def full_disk(t, daemon, ballast):
 
 
 class Opens(threading.Thread):
-    """Counts how often files are opened, by whomever, in whatever mount namespace."""
+    """Counts how often files are opened, by whomever, in whatever mount namespace.
 
-    def __init__(self, files):
+    Some are decoys that no job opens: when one is opened somebody else is reading his way through
+    the machine, and what is opened within a second of that does not count.
+    """
+
+    def __init__(self, files, decoys):
         super().__init__(daemon=True)
         self.fd = libc.inotify_init1(os.O_CLOEXEC)
-        self.count = collections.Counter()
+        self.seen = []
+        self.decoys = set(decoys)
         self.names = {}
-        for name in files:
+        for name in [*files, *decoys]:
             self.names[libc.inotify_add_watch(self.fd, name.encode(), 0x20)] = name  # IN_OPEN
         self.start()
 
@@ -383,8 +388,15 @@ class Opens(threading.Thread):
             data = os.read(self.fd, 1 << 16)
             while data:
                 wd, _, _, n = struct.unpack_from("iIII", data)
-                self.count[self.names.get(wd)] += 1
+                self.seen.append((time.monotonic(), self.names.get(wd)))
                 data = data[16 + n:]
+
+    def count(self):
+        """({name: how often}, whether somebody else was reading)."""
+        others = [when for when, name in self.seen if name in self.decoys]
+        count = collections.Counter(name for when, name in self.seen
+                                    if all(abs(when - other) > 1 for other in others))
+        return count, bool(others)
 
 
 class Load:
@@ -485,7 +497,8 @@ def test_kill_rounds(t):
         socket = os.path.join(os.path.dirname(data), "socket")
         before = leftovers.Snapshot()
         daemon = start_service(data, socket)
-        opens = Opens(files)
+        opens = Opens(files[::2], files[1::2])
+        files = files[::2]
         load = Load(socket, files)
         kinds = collections.Counter()
         try:
@@ -546,11 +559,15 @@ def check_opens(t, opens, load, ends):
     """A finished job has opened its file once, an interrupted one at most once."""
     time.sleep(0.5)
     jobs = collections.Counter(path for _, path in load.jobs.values())
-    twice = {path: (opens.count[path], n) for path, n in jobs.items() if opens.count[path] > n}
+    count, others = opens.count()
+    twice = {path: (count[path], n) for path, n in jobs.items() if count[path] > n}
     t.equal(twice, {}, "no job ran twice")
-    ran = sum(opens.count[path] for path in jobs)
-    t.ok(ends["exit"] <= ran <= sum(ends.values()), "and each that finished ran",
-         "%d runs, ends %s" % (ran, dict(ends)))
+    ran = sum(count[path] for path in jobs)
+    if others:
+        t.note("somebody else read these files: %d runs were seen of %s" % (ran, dict(ends)))
+    else:
+        t.ok(ends["exit"] <= ran <= sum(ends.values()), "and each that finished ran",
+             "%d runs, ends %s" % (ran, dict(ends)))
 
 
 if __name__ == "__main__":

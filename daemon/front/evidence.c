@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is said of jobs for later. Nothing of what a job is to run, or gave, is in any of it but
+ * hashes: code, parameters, environment, files and streams may hold secrets.
+ */
+#include "daemon/front/evidence.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+
+#include "daemon/common/digest.h"
+#include "daemon/front/json_reply.h"
+#include "daemon/front/log.h"
+#include "nsbox/util.h"
+
+static void put_known(struct json_object *o, const char *key, const char *value)
+{
+	if (*value)
+		json_put_text(o, key, value);
+}
+
+int evidence_accept(struct front *f, const struct job *j, struct nsbox_error *err)
+{
+	struct json_object *o = audit_event(&f->audit, "accept");
+
+	if (!o)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "write to the audit");
+	json_put_text(o, "job", j->id);
+	json_put_text(o, "kind", job_kind_names[j->kind]);
+	json_put_text(o, "workspace", j->workspace);
+	json_put_u64(o, "uid", j->uid);
+	json_put(o, "waits", json_object_new_boolean(j->sync));
+	put_known(o, "trace_id", j->trace_id);
+	put_known(o, "traceparent", j->traceparent);
+	json_put_text(o, "request_sha256", j->body_sha256);
+	json_put_u64(o, "request_bytes", j->asked_bytes);
+	return audit_add(&f->audit, o, err);
+}
+
+int evidence_start(struct front *f, const struct job *j, struct nsbox_error *err)
+{
+	struct json_object *o = audit_event(&f->audit, "start");
+
+	if (!o)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "write to the audit");
+	json_put_text(o, "job", j->id);
+	return audit_add(&f->audit, o, err);
+}
+
+int evidence_finish(struct front *f, const struct job *j, struct nsbox_error *err)
+{
+	struct json_object *o = audit_event(&f->audit, "finish");
+	char hex[DIGEST_HEX] = "";
+
+	if (!o)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "write to the audit");
+	json_put_text(o, "job", j->id);
+	json_put_text(o, "cause", job_cause(j));
+	json_put(o, "exit_code", json_object_new_int(j->res.exit_status));
+	put_known(o, "policy_sha256", j->policy_sha256);
+	if (j->receipt && digest_hex(j->receipt, j->receipt_len, hex, NULL) == 0)
+		json_put_text(o, "receipt_sha256", hex);
+	return audit_add(&f->audit, o, err);
+}
+
+void evidence_note(struct front *f, const char *kind, uid_t uid, const char *what, const char *why)
+{
+	const struct journal_ops *op = f->journal->ops;
+	struct nsbox_error err = { 0 };
+	struct json_object *o = audit_event(&f->audit, kind);
+	int r;
+
+	json_put_u64(o, "uid", uid);
+	put_known(o, "what", what);
+	put_known(o, "why", why);
+	r = op->begin(f->journal, false, &err);
+	if (r < 0) {
+		json_object_put(o);
+	} else {
+		r = audit_add(&f->audit, o, &err);
+		if (r == 0)
+			r = op->commit(f->journal, &err);
+		else
+			op->rollback(f->journal);
+	}
+	if (r == 0)
+		r = audit_commit(&f->audit, &err);
+	else
+		audit_rollback(&f->audit);
+	if (r < 0)
+		log_line(3, "audit", "event", kind, "what", what, "err", err.msg, NULL);
+}
+
+/* ------------------------------------------------------------------ numbers */
+
+static const char *decimal(char buf[24], uint64_t v)
+{
+	snprintf(buf, 24, "%llu", (unsigned long long)v);
+	return buf;
+}
+
+void evidence_ended(struct front *f, const struct job *j)
+{
+	struct metrics *m = &f->metrics;
+	char ms[24], status[24];
+
+	for (int c = 0; c < NSBOX_CAUSE_MAX; c++)
+		if (nsbox_cause_name(c) == job_cause(j))
+			m->cause[c]++;
+	metrics_observe(m, METRIC_H_WAIT, j->started_us - j->queued_us);
+	metrics_observe(m, METRIC_H_TOTAL, j->finished_us - j->started_us);
+	if (j->res.setup_us)
+		metrics_observe(m, METRIC_H_SETUP, j->res.setup_us);
+	if (j->res.wall_us)
+		metrics_observe(m, METRIC_H_RUN, j->res.wall_us);
+	m->counter[METRIC_WITNESS] +=
+		j->res.witness_tried != j->res.witness_held || j->error.code == NSBOX_E_SANDBOX;
+	log_line(6, "job", "id", j->id, "workspace", j->workspace, "cause", job_cause(j), "status",
+		 decimal(status, (uint64_t)j->http_status), "ms",
+		 decimal(ms, (j->finished_us - j->started_us) / 1000), "trace", j->trace_id,
+		 "error", j->error.code ? nsbox_error_code_name(j->error.code) : "", NULL);
+}
+
+char *evidence_metrics(struct front *f, size_t *ret_len)
+{
+	uint64_t alive = 0;
+
+	for (const struct job *j = f->first; j; j = j->next)
+		alive += j->in_spawn;
+	const struct metric_gauge gauges[] = {
+		{ "nsbox_queue_waiting", "Jobs and calls that wait.", queue_length(f->queue) },
+		{ "nsbox_queue_max", "How many may wait.", queue_max(f->queue) },
+		{ "nsbox_queue_bytes", "Requests of what waits and runs.", f->asked_bytes },
+		{ "nsbox_jobs_running", "Jobs and calls that run.", f->running },
+		{ "nsbox_runners", "How many may run.", f->runners },
+		{ "nsbox_sandboxes_alive", "Sandboxes that are there.", alive },
+		{ "nsbox_journal_trouble", "1 while the journal takes nothing.",
+		  f->trouble.code != 0 },
+	};
+
+	f->metrics.counter[METRIC_AUDIT] = f->audit.lines;
+	return metrics_text(&f->metrics, gauges, ARRAY_SIZE(gauges), ret_len);
+}

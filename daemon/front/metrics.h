@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is counted, and its text for Prometheus. */
+#ifndef FRONT_METRICS_H
+#define FRONT_METRICS_H
+
+#include <nsbox/sandbox.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* clang-format off */
+#define METRIC_COUNTERS(X)                                                                        \
+	X(ACCEPTED, "nsbox_jobs_accepted_total", "Jobs and calls that were taken.")               \
+	X(FULL, "nsbox_jobs_refused_full_total", "Requests answered with 429.")                   \
+	X(DENIED, "nsbox_requests_denied_total", "Requests answered with 403.")                   \
+	X(INVALID, "nsbox_requests_invalid_total", "Requests that could not be understood.")      \
+	X(NO_JOURNAL, "nsbox_requests_no_journal_total", "Requests refused because the journal takes nothing.") \
+	X(COMMITS, "nsbox_journal_commits_total", "Transactions of the journal.")                 \
+	X(DURABLE, "nsbox_journal_syncs_total", "Of these, those that waited for the disk.")      \
+	X(AUDIT, "nsbox_audit_lines_total", "Lines written to the audit.")                        \
+	X(WITNESS, "nsbox_witness_failures_total", "Runs ended because a layer did not hold.")
+
+#define METRIC_HISTOGRAMS(X)                                                                      \
+	X(WAIT, "nsbox_queue_wait_seconds", "From being taken to its start.")                     \
+	X(SETUP, "nsbox_sandbox_setup_seconds", "Making a sandbox.")                              \
+	X(RUN, "nsbox_run_seconds", "The program itself.")                                        \
+	X(TOTAL, "nsbox_job_seconds", "From its start to its end, files included.")
+
+enum metric_counter {
+#define X(sym, name, help) METRIC_##sym,
+	METRIC_COUNTERS(X)
+#undef X
+	METRIC_COUNTERS_MAX
+};
+
+enum metric_histogram {
+#define X(sym, name, help) METRIC_H_##sym,
+	METRIC_HISTOGRAMS(X)
+#undef X
+	METRIC_HISTOGRAMS_MAX
+};
+/* clang-format on */
+
+#define METRIC_BUCKETS 13
+
+struct metrics {
+	uint64_t counter[METRIC_COUNTERS_MAX];
+	struct {
+		uint64_t bucket[METRIC_BUCKETS + 1], sum_us; /* the last: beyond all */
+	} histogram[METRIC_HISTOGRAMS_MAX];
+	uint64_t cause[NSBOX_CAUSE_MAX];
+};
+
+/* What is looked up when it is asked for. */
+struct metric_gauge {
+	const char *name, *help;
+	uint64_t value;
+};
+
+void metrics_observe(struct metrics *m, enum metric_histogram h, uint64_t us);
+/* malloc'd; NULL without memory. */
+char *metrics_text(const struct metrics *m, const struct metric_gauge *gauges, size_t n,
+		   size_t *ret_len);
+
+#endif
