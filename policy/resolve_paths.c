@@ -375,6 +375,22 @@ static int resolve_lists(struct resolve *rs)
 	return 0;
 }
 
+int nsbox_policy_path(const struct nsbox_policy *p, const char *path, char **ret,
+		      struct nsbox_error *err)
+{
+	/* Looked at, not changed: what a path is relative to is all that is asked of it. */
+	struct resolve rs = { .p = (struct nsbox_policy *)p };
+	char *full;
+
+	json_reader_init(&rs.r, NSBOX_E_INVALID, err);
+	json_enter(&rs.r, path);
+	full = absolute(&rs, path);
+	if (!full)
+		return -EINVAL;
+	*ret = full;
+	return 0;
+}
+
 int resolve_paths(struct resolve *rs)
 {
 	struct nsbox_policy *p = rs->p;

@@ -83,9 +83,11 @@ static int put_command(const struct nsbox_entrypoint *e, struct nsbox_error *err
 	return 0;
 }
 
-static int put_entrypoint(const struct nsbox_manifest *m, struct nsbox_error *err)
+static int put_entrypoint(const struct nsbox_manifest *m, const struct nsbox_policy *p,
+			  struct nsbox_error *err)
 {
 	struct nsbox_entrypoint e;
+	auto_free char *cwd = NULL;
 	int r;
 
 	r = nsbox_manifest_entrypoint(m, *request.entrypoint ? request.entrypoint : NULL, &e, err);
@@ -95,11 +97,16 @@ static int put_entrypoint(const struct nsbox_manifest *m, struct nsbox_error *er
 	if (e.no_stdin && (request.flags & COMPILE_STDIN))
 		return nsbox_fail(err, NSBOX_E_INVALID, 0,
 				  "/stdin: entry point '%s' reads no standard input", e.id);
-	if (e.cwd && strlen(e.cwd) >= sizeof(reply.cwd))
+	r = e.cwd ? nsbox_policy_path(p, e.cwd, &cwd, err) : 0;
+	if (r < 0) {
+		nsbox_error_prefix(err, "/entrypoints/%s/cwd", e.id);
+		return r;
+	}
+	if (cwd && strlen(cwd) > 255) /* what a request to collect can name */
 		return nsbox_fail(err, NSBOX_E_LIMIT, 0,
 				  "the directory of entry point '%s' is too long", e.id);
-	if (e.cwd)
-		strcpy(reply.cwd, e.cwd);
+	if (cwd)
+		strcpy(reply.cwd, cwd);
 	return put_command(&e, err);
 }
 
@@ -133,10 +140,10 @@ static int compile(int fd, int *ret_plan, struct nsbox_error *err)
 	r = parse(fd, &m, err);
 	if (r == 0)
 		snprintf(reply.name, sizeof(reply.name), "%s", nsbox_manifest_name(m));
-	if (r == 0 && (request.flags & COMPILE_ENTRYPOINT))
-		r = put_entrypoint(m, err);
 	if (r == 0)
 		r = nsbox_policy_resolve(m, &opt, &p, err);
+	if (r == 0 && (request.flags & COMPILE_ENTRYPOINT))
+		r = put_entrypoint(m, p, err);
 	if (r == 0)
 		r = put_policy(p, err);
 	if (r == 0)

@@ -90,8 +90,6 @@ static void release(struct job *j)
 	stage_cancel(&j->stage);
 	compiler_cancel(&j->ticket);
 	loop_timer_cancel(j->sv->loop, &j->backstop);
-	capture_done(&j->out);
-	capture_done(&j->err);
 	capture_done(&j->result);
 	outputs_done(&j->outputs);
 	close_fd(&j->staged.fd);
@@ -106,6 +104,8 @@ void job_unref(struct job *j)
 	if (!j || --j->refs)
 		return;
 	release(j);
+	capture_done(&j->out); /* only here: a stream may still read it */
+	capture_done(&j->err);
 	free(j->workspace);
 	free(j->trace_id);
 	free(j->traceparent);
@@ -224,6 +224,13 @@ static void on_flood(void *ctx)
 	job_cancel(ctx, NSBOX_CAUSE_OUTPUT);
 }
 
+static void on_grew(void *ctx)
+{
+	struct job *j = ctx;
+
+	j->sv->news(j->sv->ctx, j);
+}
+
 /* ------------------------------------------------------------------ running */
 
 /*
@@ -288,6 +295,7 @@ static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
 	int r = 0;
 
 	j->out.flood = j->err.flood = on_flood;
+	j->out.grew = j->err.grew = on_grew;
 	j->out.ctx = j->err.ctx = j;
 	j->out.flood_at = lim->stdout_max + FLOOD_BYTES;
 	j->err.flood_at = lim->stderr_max + FLOOD_BYTES;
@@ -528,6 +536,7 @@ void job_start(struct job *j)
 static void on_started(struct job *j, struct nsbox_event *ev)
 {
 	j->started = true;
+	j->sv->news(j->sv->ctx, j);
 }
 
 static void on_failed(struct job *j, struct nsbox_event *ev)
@@ -553,6 +562,8 @@ static int collect(struct job *j, struct nsbox_error *err)
 		return r;
 	if (j->spec->cwd)
 		snprintf(q.base, sizeof(q.base), "%s", j->spec->cwd);
+	else if (!j->spec->argv && j->plan->cwd[0]) /* the entry point's own */
+		snprintf(q.base, sizeof(q.base), "%.255s", j->plan->cwd);
 	q.outputs = j->n_rules;
 	memcpy(q.output, j->rules, j->n_rules * sizeof(q.output[0]));
 	return link_send(j->sv->link, &q, &out, 1, err);

@@ -424,6 +424,10 @@ static int check(struct json_reader *r, const struct job_spec *s)
 		json_enter(r, "entrypoint");
 		return json_fail(r, "a command is given as well");
 	}
+	if (s->cwd && s->cwd[0] != '/') {
+		json_enter(r, "cwd");
+		return json_fail(r, "must be an absolute path inside, such as \"/workspace/x\"");
+	}
 	if (s->has_skill && s->manifest) {
 		json_enter(r, "manifest");
 		return json_fail(r, "the skill brings its own");

@@ -126,6 +126,7 @@ int cli_options(int argc, char **argv, const char *usage, const struct option_ro
 {
 	struct option longs[OPTIONS_MAX] = { 0 };
 	char shorts[2 * OPTIONS_MAX + 4] = "+h"; /* '+': the program's own options are its own */
+	char name[64];
 	size_t at = 2;
 	int n = 0, c;
 
@@ -140,6 +141,9 @@ int cli_options(int argc, char **argv, const char *usage, const struct option_ro
 	}
 	longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
 	optind = 1;
+	/* "nsbox job run [OPTION...] ..." -> "nsbox job run": what getopt puts before its messages. */
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(usage, "[-") - 1, usage);
+	argv[0] = name;
 	while ((c = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
 		int row = c - 1000, r;
 
@@ -148,7 +152,7 @@ int cli_options(int argc, char **argv, const char *usage, const struct option_ro
 			return 0;
 		}
 		if (c == '?')
-			return cli_usage("try `%s --help`", argv[0]);
+			return cli_usage("try `%s --help`", name);
 		for (int i = 0; c < 1000 && i < n; i++)
 			if (rows[i].letter == c)
 				row = i;
@@ -188,8 +192,20 @@ static void raise_open_files(void)
 	}
 }
 
+/* 0, 1 and 2 must be taken: else a descriptor of ours would get the number, and the run's output. */
+static void fill_stdio(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	close_fd(&fd);
+}
+
 int main(int argc, char **argv)
 {
+	fill_stdio();
 	raise_open_files();
 	/* A reader that went away is an error to report, not a death. */
 	signal(SIGPIPE, SIG_IGN);

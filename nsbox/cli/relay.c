@@ -33,6 +33,7 @@ struct pump {
 	uint64_t *left; /* bytes that may still pass; NULL: any number */
 	bool *truncated;
 	struct relay_buffer *kept;
+	int *error;	    /* where a failure to write is noted, or NULL */
 	struct relay *tail; /* whose tail hears of it, or NULL */
 	char buf[65536];
 	size_t at, len;
@@ -126,6 +127,8 @@ static void empty(struct pump *p)
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
 	if (n < 0) { /* the reader has gone: so does the writer's */
+		if (errno != EPIPE && p->error)
+			*p->error = errno;
 		p->len = 0;
 		close_src(p);
 		if (p->own_dst)
@@ -151,6 +154,7 @@ static void set_pumps(struct relay *r, struct pump *p)
 				.kept = &r->kept_err,
 				.tail = r };
 	p[TERMINAL] = (struct pump){ .src = &r->master, .dst = &r->to_out, .tail = r };
+	p[OUT].error = p[ERR].error = p[TERMINAL].error = &r->write_error;
 	p[INPUT] = (struct pump){ .src = &r->from,
 				  .dst = r->tty ? &r->master : &r->in,
 				  .own_dst = !r->tty };

@@ -200,9 +200,13 @@ void report_print(const struct report *rep)
 	fprintf(stderr, "time      %.1f ms (set-up %.1f ms), cpu %.1f ms\n",
 		(double)r->wall_us / 1000.0, (double)r->setup_us / 1000.0,
 		(double)r->cpu_us / 1000.0);
-	fprintf(stderr, "memory    peak %llu KiB of %llu KiB, by %s\n",
-		(unsigned long long)r->memory_peak / 1024,
-		(unsigned long long)r->memory_limit / 1024, cgroup_names[r->cgroup_kind % 3]);
+	if (r->memory_peak)
+		fprintf(stderr, "memory    peak %llu KiB of ",
+			(unsigned long long)r->memory_peak / 1024);
+	else /* over before the watchdog looked */
+		fprintf(stderr, "memory    peak unknown, limit ");
+	fprintf(stderr, "%llu KiB, by %s\n", (unsigned long long)r->memory_limit / 1024,
+		cgroup_names[r->cgroup_kind % 3]);
 	print_refused(rep->policy);
 	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
 		bool on = r->enforced & NSBOX_LAYER_BIT(i);

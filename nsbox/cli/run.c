@@ -38,6 +38,11 @@ static int load_manifest(struct run *c, struct nsbox_error *err)
 	if (o->skill) {
 		struct stat st = { 0 };
 
+		errno = 0;
+
+		if (stat(o->skill, &st) < 0 || !S_ISDIR(st.st_mode))
+			return nsbox_fail(err, NSBOX_E_INVALID, errno ? errno : ENOTDIR,
+					  "open the skill directory '%s'", o->skill);
 		/* The skill is a stranger's: a link could make us read what only we may. */
 		nsbox_format(path, sizeof(path), "%s/skill.json", o->skill);
 		file = lstat(path, &st) == 0 || errno != ENOENT ? path : NULL;
@@ -125,6 +130,19 @@ static const char **joined(const char *const *a, char *const *b)
 	return v;
 }
 
+/* As paths of a manifest are meant: relative ones are below the working directory. */
+static int set_cwd(struct run *c, const char *path, struct nsbox_error *err)
+{
+	char *full;
+	int r = nsbox_policy_path(c->policy, path, &full, err);
+
+	if (r < 0)
+		return r;
+	free(c->cwd);
+	c->cwd = full;
+	return 0;
+}
+
 static int choose_entry(struct run *c, struct nsbox_error *err)
 {
 	struct nsbox_entrypoint e;
@@ -135,8 +153,11 @@ static int choose_entry(struct run *c, struct nsbox_error *err)
 	c->argv = joined(e.command, c->opt->argv);
 	if (!c->argv)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "join the arguments");
-	if (e.cwd)
-		c->cwd = e.cwd;
+	r = e.cwd ? set_cwd(c, e.cwd, err) : 0;
+	if (r < 0) {
+		nsbox_error_prefix(err, "/entrypoints/%s/cwd", e.id);
+		return r;
+	}
 	if (e.timeout_ms)
 		c->wall_ms = e.timeout_ms;
 	c->no_stdin = e.no_stdin;
@@ -198,7 +219,11 @@ static int choose_program(struct run *c, struct nsbox_error *err)
 	const struct run_options *o = c->opt;
 
 	c->wall_ms = o->timeout_ms;
-	c->cwd = o->skill ? c->skill_dir : NULL;
+	if (o->skill) {
+		c->cwd = strdup(c->skill_dir);
+		if (!c->cwd)
+			return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "name the skill's directory");
+	}
 	if (o->python)
 		return make_call(c, err);
 	if (o->skill && (o->entry || c->choose_entry || !*o->argv)) {
@@ -211,9 +236,7 @@ static int choose_program(struct run *c, struct nsbox_error *err)
 	}
 	if (o->timeout_ms)
 		c->wall_ms = o->timeout_ms;
-	if (o->cwd)
-		c->cwd = o->cwd;
-	return 0;
+	return o->cwd ? set_cwd(c, o->cwd, err) : 0;
 }
 
 /* ------------------------------------------------------------------ run */
@@ -405,12 +428,17 @@ static void tell(const struct run *c)
 	else if (c->note[0])
 		fprintf(stderr, "nsbox: %s\n", c->note);
 	else if (r->cause == NSBOX_CAUSE_WALL_TIME)
-		fprintf(stderr, "nsbox: ended by the time limit\n");
+		fprintf(stderr, "nsbox: ended by the time limit, after %.1f s\n",
+			(double)r->wall_us / 1000000.0);
 	else if (r->cause == NSBOX_CAUSE_MEMORY)
 		fprintf(stderr, "nsbox: ended by the memory limit of %llu MiB\n",
 			(unsigned long long)r->memory_limit >> 20);
 	else if (r->cause == NSBOX_CAUSE_CPU_TIME)
 		fprintf(stderr, "nsbox: ended by the cpu time limit\n");
+	if (r->pids_limit_hits)
+		fprintf(stderr,
+			"nsbox: the limit of %u processes and threads was met (resources.pids)\n",
+			c->limits.pids);
 }
 
 static int report(struct run *c, struct nsbox_error *err)
@@ -458,6 +486,7 @@ void run_done(struct run *c)
 	json_object_put(c->params);
 	json_object_put(c->outputs);
 	free(c->code);
+	free(c->cwd);
 	run_env_free(c->env);
 	close_fd(&c->files);
 	close_fd(&c->request);
@@ -504,7 +533,12 @@ static int steps(struct run *c, struct nsbox_error *err)
 		print_value(c);
 	else
 		tell(c);
-	return report(c, err);
+	r = report(c, err);
+	if (r == 0 && (fflush(stdout) || ferror(stdout)))
+		r = nsbox_fail(err, NSBOX_E_IO, errno, "write to standard output");
+	if (r == 0 && c->relay.write_error)
+		r = nsbox_fail(err, NSBOX_E_IO, c->relay.write_error, "write the run's output");
+	return r;
 }
 
 int run_main(const struct run_options *opt, bool choose_entry)

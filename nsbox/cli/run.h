@@ -54,6 +54,7 @@ struct relay {
 	bool out_truncated, err_truncated;
 	struct relay_buffer kept_out, kept_err, kept_result;
 	int master; /* of the run's terminal */
+	int write_error; /* errno of output that could not be passed on, but EPIPE */
 	bool tty;
 	char tail[2048]; /* the end of what went to standard error, or to the terminal */
 	size_t tail_len;
@@ -76,7 +77,7 @@ struct run {
 	struct nsbox_plan *plan;
 	struct nsbox_root *root;
 	char skill_dir[128]; /* inside, "" without a skill */
-	const char *cwd;     /* inside; NULL: the plan's */
+	char *cwd;	     /* inside; NULL: the plan's */
 	const char *const *argv;
 	char **env;
 	bool no_stdin;	   /* the entry point reads none */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "nsbox/cli/run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nsbox/cli/cli.h"
 #include "nsbox/util.h"
+#include "policy/env_names.h"
 
 #define SETTER(field)                                                                              \
 	static int set_##field(void *ctx, const char *v)                                           \
@@ -51,8 +53,12 @@ static int set_env(void *ctx, const char *v)
 {
 	struct run_options *o = ctx;
 
-	if (!strchr(v, '=') || *v == '=')
-		return cli_usage("--env takes NAME=VALUE, not '%s'", v);
+	char name[ENV_NAME_MAX + 1];
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(v, "="), v);
+	if (!strchr(v, '=') || !env_name_valid(name))
+		return cli_usage(
+			"--env takes NAME=VALUE, a name of letters, digits and '_', not '%s'", v);
 	return append(o->env, &o->envs, RUN_LIST_MAX, v, "env");
 }
 
@@ -124,7 +130,8 @@ int run_parse(int argc, char **argv, struct run_options *ret)
 	ret->tty = -1;
 	r = cli_options(argc, argv,
 			"nsbox run [OPTION...] [--] PROGRAM [ARG...]\n"
-			"       nsbox run --skill DIR [--entry ID] [-- ARG...]\n"
+			"       nsbox run --skill DIR [OPTION...] [--entry ID [-- ARG...]]\n"
+			"       nsbox run --skill DIR [OPTION...] -- PROGRAM [ARG...]\n"
 			"       nsbox run --python FILE [--function NAME] [--params JSON]",
 			rows, ret);
 	if (r >= 0)
@@ -136,6 +143,8 @@ int run_parse(int argc, char **argv, struct run_options *ret)
 		return cli_usage("--function and --params go with --python");
 	if (!ret->python && !ret->skill && !*ret->argv)
 		return cli_usage("what is to be run? See `nsbox run --help`");
+	if (ret->collects && !ret->output)
+		return cli_usage("--collect goes with --output: where are the files to go?");
 	if (ret->entry && !ret->skill)
 		return cli_usage("--entry goes with --skill");
 	if (ret->manifest && ret->skill)

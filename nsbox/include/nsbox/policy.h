@@ -166,6 +166,12 @@ struct nsbox_policy_limits {
 	uint32_t pids, cpu_milli;
 };
 void nsbox_policy_limits(const struct nsbox_policy *p, struct nsbox_policy_limits *ret);
+/*
+ * The inside path (malloc'd, caller frees) that a path of the manifest means in this run: relative
+ * ones are below the working directory, ${skill} ${work} ${out} ${tmp} may begin one.
+ */
+int nsbox_policy_path(const struct nsbox_policy *p, const char *path, char **ret,
+		      struct nsbox_error *err);
 /* Filter bytes (struct sock_filter[]) that refuse execve and execveat, for process.subprocess
  * "none" of a Python function; *ret_len 0 where the policy allows subprocesses. Borrowed. */
 const void *nsbox_policy_noexec_filter(const struct nsbox_policy *p, size_t *ret_len);
