@@ -72,7 +72,14 @@ PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack
 
 all: $(LIB_A) $(LIB_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc ## build everything (default)
 
-$(B)/obj/%.o: %.c Makefile
+# What objects depend on beside their sources: another PREFIX, say, compiles them anew.
+FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS)
+$(B)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS))' >$@
+FORCE:
+
+$(B)/obj/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
@@ -135,7 +142,7 @@ export VARIANT PYTHONDONTWRITEBYTECODE = 1
 tests: $(UNIT) $(KERNEL) $(TOOLS) ## build the unit and kernel tests
 
 # Every test file is a program that prints TAP; prove's last line is the verdict.
-PROVE := prove --timer --exec ''
+PROVE := prove --timer --failures --exec ''
 in_tree = $(addprefix ./,$(1))
 
 # The packages come first and make starts anew after them: it asks pkg-config as it reads this file.
