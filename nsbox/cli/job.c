@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `nsbox job`: the daemon's queue from the command line. What it prints of a finished job is what
- * `nsbox run` would have printed, and so is its exit status; --json gives the daemon's own answer.
+ * `nsbox job`: the daemon's queue from the command line. A finished job's output and value are
+ * printed and its exit status is ours, as with `nsbox run`; --json gives the daemon's own answer.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -17,9 +17,13 @@
 
 #define SOCKET_DEFAULT "/run/nsbox/nsbox.sock"
 
+#define ENVS_MAX 256
+
 struct job_options {
 	const char *socket, *manifest, *skill, *entry, *python, *function, *params, *cwd,
-		*workspace;
+		*workspace, *input;
+	const char *env[ENVS_MAX + 1];
+	unsigned envs;
 	double timeout;
 	bool json;
 };
@@ -39,6 +43,7 @@ SETTER(function)
 SETTER(params)
 SETTER(cwd)
 SETTER(workspace)
+SETTER(input)
 
 static int set_timeout(void *ctx, const char *v)
 {
@@ -48,6 +53,18 @@ static int set_timeout(void *ctx, const char *v)
 	if (end == v || *end || !(s > 0) || s > 31536000)
 		return cli_usage("--timeout takes seconds (a number above 0), not '%s'", v);
 	((struct job_options *)ctx)->timeout = s;
+	return 0;
+}
+
+static int set_env(void *ctx, const char *v)
+{
+	struct job_options *o = ctx;
+
+	if (!strchr(v, '=') || *v == '=')
+		return cli_usage("--env takes NAME=VALUE, not '%s'", v);
+	if (o->envs == ENVS_MAX)
+		return cli_usage("--env may be given %d times at most", ENVS_MAX);
+	o->env[o->envs++] = v;
 	return 0;
 }
 
@@ -76,7 +93,10 @@ static const struct option_row submit_rows[] = {
 	{ "entry", 'e', "ID", "entry point of the skill", set_entry },
 	{ "python", 'P', "FILE", "call a Python function of this file", set_python },
 	{ "function", 'f', "NAME", "which one (default: the last defined)", set_function },
-	{ "params", 'a', "JSON", "its keyword arguments, a JSON object", set_params },
+	{ "params", 'a', "JSON|@FILE", "its keyword arguments, a JSON object", set_params },
+	{ "stdin", 'i', "FILE", "what it reads on standard input, - for ours (default: nothing)",
+	  set_input },
+	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },
 	{ "cwd", 'C', "DIR", "working directory inside", set_cwd },
 	{ "workspace", 'w', "ID", "whose turn in the queue it takes", set_workspace },
 	{ "timeout", 't', "SECONDS", "end it after so long", set_timeout },
@@ -191,6 +211,51 @@ static int add_file(struct json_object *o, const char *key, const char *path, bo
 	return 0;
 }
 
+/* Its directory inside is called as it is here, as far as the daemon takes such names. */
+static void add_skill_name(struct json_object *skill, const char *dir)
+{
+	static const char good[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+	auto_free char *real = realpath(dir, NULL);
+	const char *base = real ? strrchr(real, '/') + 1 : "";
+
+	if (*base && *base != '.' && strlen(base) <= 64 && strspn(base, good) == strlen(base))
+		add_str(skill, "name", base);
+}
+
+static int add_params(struct json_object *body, const char *params)
+{
+	if (*params == '@')
+		return add_file(body, "params", params + 1, true);
+	return add_json(body, "params", params, strlen(params), "--params");
+}
+
+static int add_stdin(struct json_object *body, const char *path)
+{
+	struct nsbox_error err = { 0 };
+	auto_free char *data = NULL, *text = NULL;
+	size_t len;
+
+	if (cli_read_file(path, 48u << 20, &data, &len, &err) < 0)
+		return cli_error(&err);
+	text = base64_encode(data, len);
+	add_str(body, "stdin_base64", text);
+	return 0;
+}
+
+static void add_env(struct json_object *body, const struct job_options *o)
+{
+	struct json_object *env = json_object_new_object();
+
+	for (unsigned i = 0; i < o->envs; i++) {
+		const char *equals = strchr(o->env[i], '=');
+		auto_free char *name = strndup(o->env[i], (size_t)(equals - o->env[i]));
+
+		if (name)
+			add_str(env, name, equals + 1);
+	}
+	json_object_object_add(body, "env", env);
+}
+
 static int add_skill(struct json_object *o, const struct job_options *opt)
 {
 	struct json_object *skill = json_object_new_object();
@@ -205,6 +270,7 @@ static int add_skill(struct json_object *o, const struct job_options *opt)
 	free(pack.data);
 	add_str(skill, "archive_base64", text);
 	add_str(skill, "entrypoint", opt->entry);
+	add_skill_name(skill, opt->skill);
 	free(text);
 	return 0;
 }
@@ -234,8 +300,12 @@ static int build(const struct job_options *o, char **argv, bool wait, struct jso
 		r = add_file(body, "code", o->python, false);
 		add_str(body, "function_name", o->function);
 		if (r == 0 && o->params)
-			r = add_json(body, "params", o->params, strlen(o->params), "--params");
+			r = add_params(body, o->params);
 	}
+	if (r == 0 && o->input)
+		r = add_stdin(body, o->input);
+	if (o->envs)
+		add_env(body, o);
 	if (r == 0 && *argv) {
 		struct json_object *list = json_object_new_array();
 
@@ -258,6 +328,13 @@ static int integer(struct json_object *o, const char *key, int otherwise)
 	return json_object_get_int(v);
 }
 
+static bool is_true(struct json_object *o, const char *key)
+{
+	struct json_object *v = NULL;
+
+	return json_object_object_get_ex(o, key, &v) && json_object_get_boolean(v);
+}
+
 /* Print a finished job's streams and value; its exit status. */
 static int show_result(struct json_object *result)
 {
@@ -274,9 +351,11 @@ static int show_result(struct json_object *result)
 		printf("%s\n",
 		       json_object_to_json_string_ext(
 			       data, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+	if (is_true(result, "stdout_truncated") || is_true(result, "stderr_truncated"))
+		fprintf(stderr, "nsbox: output was cut at the policy's limit\n");
 	if (msg && *msg && code != 200)
 		fprintf(stderr, "nsbox: %s\n", msg);
-	if (cause && strcmp(cause, "exit") != 0)
+	else if (cause && strcmp(cause, "exit") != 0)
 		fprintf(stderr, "nsbox: ended: %s\n", cause);
 	return status == 0 && code != 200 ? 1 : status;
 }
@@ -382,7 +461,7 @@ static int job_cancel(int argc, char **argv)
 }
 
 static const struct command verbs[] = {
-	{ "run", job_run, "run and wait: streams, value and exit status as from `nsbox run`" },
+	{ "run", job_run, "run and wait: print its output and value, exit with its status" },
 	{ "submit", job_submit, "put it into the queue and print its id" },
 	{ "list", job_list, "jobs that the daemon remembers" },
 	{ "show", job_show, "state and result of a job" },
