@@ -105,6 +105,24 @@ def test_reader_goes(t):
     t.ok(done.stdout == b"y\n", "a reader that goes ends the writer", repr(done))
 
 
+def test_closed_numbers(t):
+    """With 0, 1 or 2 closed no descriptor of the tool's own may take the number."""
+    for closed in (">&-", "2>&-", ">&- 2>&- <&-"):
+        done = subprocess.run(["sh", "-c", "timeout 20 %s run --no-tty -- sh -c 'echo x; echo y >&2; exit 3' %s"
+                               % (paths.NSBOX, closed)], capture_output=True, timeout=60, check=False)
+        t.ok(done.returncode == 3, "the run ends with %s" % closed, repr(done))
+
+
+def test_lost_output(t):
+    for name, argv in (("a program's output", "-- echo x"), ("a report", "--result - -- true")):
+        done = subprocess.run(["sh", "-c", "%s run --no-tty %s >/dev/full" % (paths.NSBOX, argv)],
+                              capture_output=True, timeout=60, check=False)
+        t.ok(done.returncode == 125 and b"No space left" in done.stderr, "%s that is lost is an error" % name,
+             repr(done))
+    done = cli.run("echo", "x")
+    t.ok(done.status == 0 and done.out == "x\n", "twin: with room it is not", repr(done))
+
+
 # ---------------------------------------------------------------- files handed over
 
 
@@ -169,6 +187,24 @@ def test_manifest_of_a_skill(t):
              "a %s for a manifest is refused and named" % name, repr(done))
 
 
+def test_directories(t):
+    skill = paths.scratch("nsbox-relay-")
+    os.mkdir(os.path.join(skill, "sub"))
+    for cwd, want in (("sub", "/skills/s/sub"), ("${skill}/sub", "/skills/s/sub"), ("${tmp}", "/tmp"),
+                      ("/workspace", "/workspace")):
+        with open(os.path.join(skill, "skill.json"), "w", encoding="utf-8") as f:
+            json.dump({"manifestVersion": 1, "name": "s",
+                       "entrypoints": {"main": {"command": ["pwd"], "cwd": cwd}}}, f)
+        done = subprocess.run([paths.NSBOX, "run", "--no-tty", "--skill", skill], capture_output=True, timeout=60,
+                              check=False)
+        t.equal(done.stdout.decode().strip(), want, "an entry point's cwd %s" % cwd)
+    done = cli.run("pwd", options=["--cwd", "a/b", "--put", "%s:x" % __file__])
+    t.ok(done.out == "/workspace/a/b\n", "--cwd may be relative", repr(done))
+    done = subprocess.run([paths.NSBOX, "run", "--skill", "/nonexistent"], capture_output=True, timeout=60,
+                          check=False)
+    t.ok(done.returncode == 125 and b"/nonexistent" in done.stderr, "a skill that is not there is named", repr(done))
+
+
 # ---------------------------------------------------------------- what counts against the owner
 
 
@@ -218,5 +254,5 @@ def test_descriptors_in_flight(t):
 
 
 sys.exit(tap.run([test_unread_input, test_endless_input, test_unread_output, test_bytes_are_whole,
-                  test_reader_goes, test_files_are_not_handed_over, test_names_are_shown_harmless,
-                  test_manifest_of_a_skill, test_inotify_is_bounded, test_descriptors_in_flight]))
+                  test_reader_goes, test_closed_numbers, test_lost_output, test_files_are_not_handed_over, test_names_are_shown_harmless,
+                  test_manifest_of_a_skill, test_directories, test_inotify_is_bounded, test_descriptors_in_flight]))
