@@ -15,6 +15,7 @@
 #include "daemon/front/job.h"
 #include "daemon/front/json_reply.h"
 #include "nsbox/util.h"
+#include "policy/skill/skill.h"
 
 /* ------------------------------------------------------------------ small pieces */
 
@@ -274,6 +275,26 @@ static int put_outcome(struct json_object *reply, const struct job *j)
 	return r;
 }
 
+/* What the program may not have known how to say of itself. */
+static void add_notes(struct json_object *notes, const struct job *j)
+{
+	const struct nsbox_result *res = &j->res;
+	const size_t tail = MIN(j->err.len, (size_t)2048);
+	char text[512];
+
+	if (res->error.msg[0])
+		json_object_array_add(notes, json_text_new(res->error.msg, strlen(res->error.msg)));
+	if (res->cause == NSBOX_CAUSE_EXIT && res->exit_status == 127 && tail &&
+	    skill_missing_library(j->err.data + j->err.len - tail, tail, text, sizeof(text)))
+		json_object_array_add(notes, json_text_new(text, strlen(text)));
+	if (res->pids_limit_hits) {
+		snprintf(text, sizeof(text),
+			 "the limit of processes and threads was met (resources.pids): %u refused",
+			 res->pids_limit_hits);
+		json_object_array_add(notes, json_text_new(text, strlen(text)));
+	}
+}
+
 /* Why and how it ended; the library's remarks are notes where they are no error. */
 static int put_end(struct json_object *reply, const struct job *j)
 {
@@ -294,8 +315,7 @@ static int put_end(struct json_object *reply, const struct job *j)
 	json_put_u64(reply, "memory_peak", res->memory_peak);
 	json_put_u64(reply, "oom_kills", res->oom_kills);
 	json_put_u64(reply, "pids_limit_hits", res->pids_limit_hits);
-	if (res->error.msg[0])
-		json_object_array_add(notes, json_text_new(res->error.msg, strlen(res->error.msg)));
+	add_notes(notes, j);
 	if (res->error.code)
 		json_put(reply, "error", json_error_new(&res->error));
 	return json_put(reply, "notes", notes);
