@@ -126,16 +126,20 @@ static void on_metrics(struct front *f, struct http_request *rq, const char *res
 
 /* ------------------------------------------------------------------ table */
 
+#define ID_MAX 128
+
 static const struct route {
 	const char *method, *path;
 	void (*handle)(struct front *f, struct http_request *rq, const char *rest);
-	bool prefix; /* what follows is one path component, given as `rest` */
+	bool prefix;	    /* what follows is one path component, given as `rest` */
+	const char *suffix; /* and this behind it */
 } routes[] = {
 	{ "POST", "/v1/execute/python-function", api_python, false },
 	{ "POST", "/v1/execute/command", api_command, false },
 	{ "POST", "/v1/jobs", api_post_job, false },
 	{ "GET", "/v1/jobs", api_list_jobs, false },
-	{ "GET", "/v1/jobs/", api_get_job, true },
+	{ "GET", "/v1/jobs/", api_get_job, true, NULL },
+	{ "GET", "/v1/jobs/", api_get_events, true, "/events" },
 	{ "DELETE", "/v1/jobs/", api_delete_job, true },
 	{ "GET", "/v1/receipts/", api_get_receipt, true },
 	{ "GET", "/metrics", on_metrics, false },
@@ -143,13 +147,22 @@ static const struct route {
 	{ "GET", "/v1/capabilities", on_capabilities, false },
 };
 
-static bool path_matches(const struct route *r, const char *path)
+/* Of a path with an id, the id is put into ret. */
+static bool path_matches(const struct route *r, const char *path, char ret[ID_MAX])
 {
-	size_t n = strlen(r->path);
+	size_t n = strlen(r->path), len;
 
+	*ret = 0;
 	if (!r->prefix)
 		return strcmp(path, r->path) == 0;
-	return strncmp(path, r->path, n) == 0 && path[n] && !strchr(path + n, '/');
+	if (strncmp(path, r->path, n) != 0)
+		return false;
+	len = strcspn(path + n, "/");
+	if (len == 0 || len >= ID_MAX || strcmp(path + n + len, r->suffix ? r->suffix : "") != 0)
+		return false;
+	memcpy(ret, path + n, len);
+	ret[len] = 0;
+	return true;
 }
 
 static void reply_no_route(struct http_request *rq, const char *allow)
@@ -167,15 +180,15 @@ static void reply_no_route(struct http_request *rq, const char *allow)
 void api_request(void *ctx, struct http_request *rq)
 {
 	const char *path = http_path(rq);
-	char allow[64] = "";
+	char allow[64] = "", id[ID_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
 		const struct route *r = &routes[i];
 
-		if (!path_matches(r, path))
+		if (!path_matches(r, path, id))
 			continue;
 		if (strcmp(http_method(rq), r->method) == 0) {
-			r->handle(ctx, rq, path + strlen(r->path));
+			r->handle(ctx, rq, id);
 			return;
 		}
 		snprintf(allow + strlen(allow), sizeof(allow) - strlen(allow), "%s%s",

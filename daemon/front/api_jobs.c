@@ -119,7 +119,7 @@ void api_tell_accepted(struct job *j)
 	}
 }
 
-static struct json_object *ended_object(const struct job *j)
+static struct json_object *ended_object(const struct job *j, bool whole)
 {
 	struct json_object *o;
 	struct journal_row row;
@@ -130,20 +130,24 @@ static struct json_object *ended_object(const struct job *j)
 	row.status = j->http_status;
 	row.cause = job_cause(j);
 	o = row_object(&row);
-	if (o && j->reply)
+	if (o && whole && j->reply)
 		json_put(o, "result", json_raw_new(j->reply, j->reply_len));
 	return o;
 }
 
 void api_tell_ended(struct job *j)
 {
+	struct json_object *o = j->streams ? ended_object(j, false) : NULL;
+
+	events_ended(j, o);
+	json_object_put(o);
 	for (struct call *c = j->calls, *next; c; c = next) {
 		next = c->next;
 		if (c->kind == CALL_RESULT) {
 			http_reply(c->rq, j->http_status, take_ptr(&j->reply), j->reply_len, NULL);
 			j->reply_len = 0;
 		} else {
-			api_reply(c->rq, 200, ended_object(j), NULL);
+			api_reply(c->rq, 200, ended_object(j, true), NULL);
 		}
 		call_free(c);
 	}
@@ -498,6 +502,54 @@ void api_delete_job(struct front *f, struct http_request *rq, const char *id)
 		api_reply(rq, 202, job_object(j), NULL);
 	else if (call_add(j, rq, CALL_ENDED) < 0)
 		http_reply_error(rq, 503, "nomem", "out of memory");
+}
+
+/* ------------------------------------------------------------------ events */
+
+struct past {
+	struct front *f;
+	struct http_request *rq;
+	struct who who;
+	const char *reply;
+	bool seen;
+};
+
+static void on_past(void *ctx, const struct journal_row *row)
+{
+	struct past *p = ctx;
+	struct json_object *o;
+
+	if (!who_sees(&p->who, row->uid, row->workspace))
+		return;
+	p->seen = true;
+	o = row_object(row);
+	events_past(p->f, p->rq, row, o, p->reply);
+	json_object_put(o);
+}
+
+void api_get_events(struct front *f, struct http_request *rq, const char *id)
+{
+	const struct journal_ops *op = f->journal->ops;
+	struct job *j = find_alive(f, rq, id);
+	struct past p = { .f = f, .rq = rq };
+	auto_free char *reply = NULL;
+	struct nsbox_error err = { 0 };
+	size_t len = 0;
+	int r;
+
+	if (j) {
+		events_alive(f, rq, j);
+		return;
+	}
+	api_who(f, rq, &p.who);
+	r = op->read(f->journal, id, JOURNAL_REPLY, &reply, &len, &err);
+	p.reply = reply;
+	if (r >= 0)
+		r = op->find(f->journal, id, on_past, &p, &err);
+	if (r < 0)
+		api_reply_error(rq, 503, &err);
+	else if (!p.seen)
+		reply_unknown(rq, id);
 }
 
 /* ------------------------------------------------------------------ receipts */

@@ -66,7 +66,11 @@ static void on_ready(void *ctx, uint32_t events)
 {
 	struct capture *c = ctx;
 
+	size_t before = c->len;
+
 	drain(c, CHUNKS_PER_TURN);
+	if (c->grew && c->len > before)
+		c->grew(c->ctx);
 	if (c->flood && c->flood_at && c->seen > c->flood_at) {
 		c->flood_at = 0;
 		c->flood(c->ctx);

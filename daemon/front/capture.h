@@ -18,6 +18,7 @@ struct capture {
 	size_t len, cap;	  /* cap: allocated */
 	size_t max;		  /* bytes kept */
 	uint64_t seen;		  /* bytes that came */
+	void (*grew)(void *ctx);  /* there is more, or NULL */
 	void (*flood)(void *ctx); /* called once when `seen` passes flood_at */
 	void *ctx;
 	uint64_t flood_at;

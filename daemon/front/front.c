@@ -125,6 +125,11 @@ static void on_finished(void *ctx, struct job *j)
 	record_ended(f, j);
 }
 
+static void on_news(void *ctx, struct job *j)
+{
+	events_news(j);
+}
+
 static void on_event(void *ctx, struct wire_event *w)
 {
 	struct job *j = find_number(ctx, w->sandbox);
@@ -162,14 +167,21 @@ static bool give_back(struct front *f, struct job *j)
 
 static void close_down(struct front *f, int status)
 {
+	struct nsbox_error stopping = { 0 };
+
 	if (f->closing)
 		return;
+	nsbox_fail(&stopping, NSBOX_E_IO, 0, "the service is stopping");
 	f->closing = true;
 	f->status = status;
 	for (struct job *j = f->first; j; j = j->next)
 		if (j->sync || (j->phase != JOB_QUEUED && !give_back(f, j)))
 			job_interrupt(j);
 	record_turn(f);
+	for (struct job *j = f->first; j; j = j->next) {
+		events_close(j);
+		api_tell_refused(j, &stopping); /* its end could not be written */
+	}
 	evidence_note(f, "close", geteuid(), "", status ? "nsbox-spawn was lost" : "");
 	f->last = (struct loop_timer){ .fn = on_last, .ctx = f };
 	loop_timer_set(f->loop, &f->last, LAST_REPLIES_US);
@@ -246,6 +258,7 @@ static int set_up(struct front *f, const struct front_options *opt, int listen_f
 	f->services.link = f->link;
 	f->services.compiler = f->compiler;
 	f->services.finished = on_finished;
+	f->services.news = on_news;
 	f->services.ctx = f;
 	r = audit_open(&f->audit, f->data_fd, f->journal, err);
 	if (r == 0)

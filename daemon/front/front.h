@@ -65,6 +65,7 @@ struct front {
 	struct nsbox_error trouble;   /* why the journal takes nothing; code 0: it does */
 	uint64_t asked_bytes;	      /* of the requests of all jobs that wait or run */
 	uid_t owner;		      /* whom the service belongs to: the supervisor's user */
+	int streams;		      /* open ones */
 	bool closing;
 	int status; /* of the process */
 };
@@ -118,6 +119,17 @@ void api_post_job(struct front *f, struct http_request *rq, const char *rest);
 void api_list_jobs(struct front *f, struct http_request *rq, const char *rest);
 void api_get_job(struct front *f, struct http_request *rq, const char *id);
 void api_delete_job(struct front *f, struct http_request *rq, const char *id);
+void api_get_events(struct front *f, struct http_request *rq, const char *id);
 void api_get_receipt(struct front *f, struct http_request *rq, const char *id);
+
+/* events.c: a stream of a job that is alive, or of one that the journal has (borrowed). */
+void events_alive(struct front *f, struct http_request *rq, struct job *j);
+void events_past(struct front *f, struct http_request *rq, const struct journal_row *row,
+		 struct json_object *object, const char *reply);
+/* There is more of it; it ended, and this is what is told of it. */
+void events_news(struct job *j);
+void events_ended(struct job *j, struct json_object *row);
+/* The front is about to end. */
+void events_close(struct job *j);
 
 #endif

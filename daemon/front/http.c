@@ -26,6 +26,7 @@
 
 #define CONNECTIONS_MAX	  512
 #define IDLE_TIMEOUT_S	  60
+#define STREAM_BLOCK	  ((size_t)16 * 1024)
 #define CONNECTION_MEMORY (128 * 1024)
 
 struct http {
@@ -48,7 +49,10 @@ struct http_request {
 	char *body;
 	size_t len, cap;
 	uid_t peer;
-	char traceparent[56]; /* "" for none */
+	char traceparent[56];		  /* "" for none */
+	const struct http_stream *stream; /* NULL: none, or over */
+	void *stream_ctx;
+	bool hung_up;
 	bool too_large, dispatched, suspended;
 	void *data;
 	int status; /* 0: no reply yet */
@@ -114,6 +118,15 @@ static void soon(struct http *h)
 	loop_timer_set(h->loop, &h->timer, 0);
 }
 
+static void on_hangup(void *ctx, uint32_t events);
+
+/* Without a watch, for lack of memory, a run simply goes to its end. */
+static void watch(struct http_request *rq)
+{
+	if (loop_add(rq->h->loop, socket_of(rq->conn), 0, on_hangup, rq, &rq->watch, NULL) < 0)
+		rq->watch = NULL;
+}
+
 void http_reply(struct http_request *rq, int status, char *body, size_t len,
 		const char *const *headers)
 {
@@ -133,6 +146,47 @@ void http_reply(struct http_request *rq, int status, char *body, size_t len,
 		for (; headers && headers[0]; headers += 2)
 			MHD_add_response_header(rq->response, headers[0], headers[1]);
 	}
+	if (!rq->suspended)
+		return;
+	loop_del(rq->h->loop, &rq->watch);
+	rq->suspended = false;
+	MHD_resume_connection(rq->conn);
+	soon(rq->h);
+}
+
+/* libmicrohttpd asks for more of a stream. */
+static ssize_t on_more(void *cls, uint64_t pos, char *buf, size_t max)
+{
+	struct http_request *rq = cls;
+	ssize_t n;
+
+	if (!rq->stream || rq->hung_up)
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	n = rq->stream->read(rq->stream_ctx, buf, max);
+	if (n != 0)
+		return n > 0 ? n : MHD_CONTENT_READER_END_OF_STREAM;
+	MHD_suspend_connection(rq->conn);
+	rq->suspended = true;
+	watch(rq);
+	return 0;
+}
+
+void http_reply_stream(struct http_request *rq, const struct http_stream *stream, void *ctx,
+		       const char *const *headers)
+{
+	rq->status = 200;
+	rq->stream = stream;
+	rq->stream_ctx = ctx;
+	rq->response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, on_more,
+							 rq, NULL);
+	for (; rq->response && headers && headers[0]; headers += 2)
+		MHD_add_response_header(rq->response, headers[0], headers[1]);
+	if (rq->response && *rq->traceparent)
+		MHD_add_response_header(rq->response, "traceparent", rq->traceparent);
+}
+
+void http_wake(struct http_request *rq)
+{
 	if (!rq->suspended)
 		return;
 	loop_del(rq->h->loop, &rq->watch);
@@ -176,6 +230,11 @@ static void on_hangup(void *ctx, uint32_t events)
 {
 	struct http_request *rq = ctx;
 
+	if (rq->stream) {
+		rq->hung_up = true;
+		http_wake(rq);
+		return;
+	}
 	loop_del(rq->h->loop, &rq->watch);
 	rq->h->handlers.gone(rq->h->handlers.ctx, rq);
 	/* Nobody reads it; it makes libmicrohttpd look at the socket and close it. */
@@ -195,8 +254,7 @@ static enum MHD_Result dispatch(struct http_request *rq)
 		return send_reply(rq);
 	MHD_suspend_connection(rq->conn);
 	rq->suspended = true;
-	if (loop_add(h->loop, socket_of(rq->conn), 0, on_hangup, rq, &rq->watch, NULL) < 0)
-		rq->watch = NULL; /* the run then simply goes to its end */
+	watch(rq);
 	return MHD_YES;
 }
 
@@ -304,6 +362,9 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
 		rq->suspended = false; /* nothing to resume any more */
 		rq->h->handlers.gone(rq->h->handlers.ctx, rq);
 	}
+	if (rq->stream)
+		rq->stream->done(rq->stream_ctx);
+	rq->stream = NULL;
 	if (rq->response)
 		MHD_destroy_response(rq->response);
 	free(rq->path);

@@ -46,6 +46,15 @@ void **http_data(struct http_request *rq); /* a place for the handler's own poin
 /* Takes body (malloc'd JSON; NULL: an empty 503). headers: "Name", "value", ..., NULL; or NULL. */
 void http_reply(struct http_request *rq, int status, char *body, size_t len,
 		const char *const *headers);
+/* A body that comes piece by piece, as long as there is one. */
+struct http_stream {
+	/* Bytes put into buf; 0: none now, http_wake() says when; -1: the end. */
+	ssize_t (*read)(void *ctx, char *buf, size_t max);
+	void (*done)(void *ctx); /* nothing is read any more, and the request is about to go */
+};
+void http_reply_stream(struct http_request *rq, const struct http_stream *stream, void *ctx,
+		       const char *const *headers);
+void http_wake(struct http_request *rq);
 /* {"error":{code,message}} */
 void http_reply_error(struct http_request *rq, int status, const char *code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));

@@ -17,6 +17,7 @@
 
 struct job;
 struct call;
+struct events;
 struct json_object;
 
 /* What jobs need of the front; lives as long as it. */
@@ -28,6 +29,8 @@ struct job_services {
 	struct nsbox_host host;
 	/* The job is over: its reply is there. Called once per job; nobody else has heard of it. */
 	void (*finished)(void *ctx, struct job *job);
+	/* It started, or wrote something. */
+	void (*news)(void *ctx, struct job *job);
 	void *ctx;
 };
 
@@ -72,7 +75,8 @@ struct job {
 	struct job *next_fresh, *next_popped, *next_ended; /* what the journal has to hear */
 	char *body;					   /* until the journal has it */
 	struct call *calls;				   /* who waits to hear of it */
-	bool recorded;					   /* the journal has it */
+	struct events *streams;
+	bool recorded; /* the journal has it */
 
 	uint64_t created_unix_ms, started_unix_ms, finished_unix_ms;
 	uint64_t queued_us, started_us, finished_us;
