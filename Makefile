@@ -100,6 +100,7 @@ $(LIB_SO): $(call obj,$(LIB_SRC)) nsbox/libnsbox.map
 # Used again by install: PREFIX may differ from that of the build.
 PC_SUBST = -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@INCLUDEDIR@|$(INCLUDEDIR)|;s|@VERSION@|$(VERSION)|'
 $(B)/libnsbox.pc: nsbox/libnsbox.pc.in Makefile
+	@mkdir -p $(@D)
 	$(Q)sed $(PC_SUBST) $< >$@
 
 # program: sources, libraries
