@@ -13,7 +13,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import leftovers, service, tap
+from nsboxtest import leftovers, paths, service, tap
 
 JOBS = "/v1/jobs"
 daemon = None
@@ -151,7 +151,8 @@ def test_slow_reader(t):
     t.ok(tap.wait_until(lambda: daemon.ask("GET", JOBS + "/" + job["id"])[1]["state"] == "finished", 30),
          "readers that do not read do not hold the job")
     grown = memory() - before
-    t.ok(grown < 16 << 20, "nor memory", "%d MB" % (grown >> 20))
+    if paths.VARIANT in ("release", "ubsan"):  # AddressSanitizer keeps what was freed
+        t.ok(grown < 16 << 20, "nor memory", "%d MB" % (grown >> 20))
     t.equal(daemon.ask("POST", "/v1/execute/command", {"command": "echo x"})[1]["stdout"], "x\n", "nor others")
     for s in readers:
         s.close()

@@ -460,7 +460,9 @@ def watched_files():
     seen = {}
     for name in found:
         seen.setdefault(os.stat(name).st_ino, name)
-    return list(seen.values())
+    found = list(seen.values())
+    random.shuffle(found)  # two such tests at once are to notice each other
+    return found[:1600]
 
 
 def start_service(data, socket):

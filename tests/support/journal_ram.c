@@ -9,6 +9,7 @@
 
 #define JOBS_MAX  64
 #define LINES_MAX 64
+#define OWNED_MAX 1024
 
 struct bytes {
 	char *data;
@@ -37,6 +38,8 @@ struct ram_journal {
 	struct state now, before;
 	bool open;
 	size_t max_bytes;
+	char *owned[OWNED_MAX]; /* all that was ever kept: the two states share it */
+	size_t n_owned;
 };
 
 static struct ram_journal *self(struct journal *j)
@@ -44,8 +47,7 @@ static struct ram_journal *self(struct journal *j)
 	return (struct ram_journal *)j;
 }
 
-/* Never freed one by one: the states share them, and a test is short. */
-static struct bytes keep(const void *data, size_t len)
+static struct bytes copy(const void *data, size_t len)
 {
 	struct bytes b = { malloc(len + 1), len };
 
@@ -54,6 +56,17 @@ static struct bytes keep(const void *data, size_t len)
 	if (len)
 		memcpy(b.data, data, len);
 	b.data[len] = 0;
+	return b;
+}
+
+/* Freed with the journal. */
+static struct bytes keep(struct ram_journal *m, const void *data, size_t len)
+{
+	struct bytes b = copy(data, len);
+
+	if (m->n_owned == OWNED_MAX)
+		abort();
+	m->owned[m->n_owned++] = b.data;
 	return b;
 }
 
@@ -127,7 +140,7 @@ static int op_add(struct journal *j, const struct journal_row *row, const void *
 	snprintf(e->key, sizeof(e->key), "%s", row->key);
 	snprintf(e->sha, sizeof(e->sha), "%s", row->body_sha256);
 	if (body)
-		e->parts[JOURNAL_REQUEST] = keep(body, len);
+		e->parts[JOURNAL_REQUEST] = keep(m, body, len);
 	m->now.n++;
 	return 0;
 }
@@ -167,9 +180,9 @@ static int op_done(struct journal *j, const char *id, const struct journal_end *
 	m->now.bytes -= e->parts[JOURNAL_REQUEST].len;
 	e->parts[JOURNAL_REQUEST] = (struct bytes){ 0 };
 	if (end->reply)
-		e->parts[JOURNAL_REPLY] = keep(end->reply, end->reply_len);
+		e->parts[JOURNAL_REPLY] = keep(m, end->reply, end->reply_len);
 	if (end->receipt)
-		e->parts[JOURNAL_RECEIPT] = keep(end->receipt, end->receipt_len);
+		e->parts[JOURNAL_RECEIPT] = keep(m, end->receipt, end->receipt_len);
 	e->row.state = JOURNAL_FINISHED;
 	e->row.finished_ms = end->finished_ms;
 	e->row.status = end->status;
@@ -185,7 +198,7 @@ static int op_audit(struct journal *j, const struct journal_chain *c, const char
 	if (m->now.n_lines == LINES_MAX || room(m, len, err) < 0)
 		return -ENOSPC;
 	m->now.lines[m->now.n_lines].seq = c->seq;
-	m->now.lines[m->now.n_lines++].text = keep(line, len);
+	m->now.lines[m->now.n_lines++].text = keep(m, line, len);
 	m->now.chain = *c;
 	return 0;
 }
@@ -276,7 +289,7 @@ static int op_read(struct journal *j, const char *id, enum journal_part part, ch
 
 	if (!e || !e->parts[part].data)
 		return 0;
-	*ret = keep(e->parts[part].data, e->parts[part].len).data;
+	*ret = copy(e->parts[part].data, e->parts[part].len).data;
 	*ret_len = e->parts[part].len;
 	return 1;
 }
@@ -318,7 +331,11 @@ static int op_audit_state(struct journal *j, struct journal_chain *ret, journal_
 
 static void op_free(struct journal *j)
 {
-	free(self(j));
+	struct ram_journal *m = self(j);
+
+	for (size_t i = 0; i < m->n_owned; i++)
+		free(m->owned[i]);
+	free(m);
 }
 
 static const struct journal_ops ram_ops = {
