@@ -53,7 +53,7 @@ struct relay {
 	uint64_t out_left, err_left; /* bytes still to be passed on; UINT64_MAX: no limit */
 	bool out_truncated, err_truncated;
 	struct relay_buffer kept_out, kept_err, kept_result;
-	int master; /* of the run's terminal */
+	int master;	 /* of the run's terminal */
 	int write_error; /* errno of output that could not be passed on, but EPIPE */
 	bool tty;
 	char tail[2048]; /* the end of what went to standard error, or to the terminal */
