@@ -52,13 +52,17 @@ def test_detector(t):
     orphan.wait()
     path = os.path.join(PRIVATE, "left")
     open(path, "w").close()
+    shared = os.path.join("/tmp", "nsbox-left-%d" % os.getpid())
+    open(shared, "w").close()
     fd = os.open("/dev/null", os.O_RDONLY)
     left = before.left(seconds=0)
     for what in ("no_processes", "no_tmp_dirs", "no_open_fds"):
         t.ok(any(line.startswith(what) for line in left), "what is left on purpose is seen: %s" % what, left)
+    t.ok(any(shared in line for line in left), "and so is what is left in /tmp", left)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     os.unlink(path)
+    os.unlink(shared)
     os.close(fd)
     orphan.stdout.close()
 

@@ -124,13 +124,17 @@ def cgroups(pids, ours):
 
 
 def files(private):
-    """Names in the shared places for temporary files, and whole trees of the private ones."""
+    """Names of the product's in the shared places for temporary files, and whole trees of the private ones.
+
+    The shared places are everybody's; a payload cannot name anything there, and the product and its
+    tests put "nsbox" into each name of theirs.
+    """
     found = set()
     shared = {"/tmp", "/var/tmp", "/dev/shm", "/run", "/run/lock", "/run/user/%d" % os.getuid(),
               tempfile.gettempdir()}
     for place in shared:
         try:
-            found.update(os.path.join(place, name) for name in os.listdir(place))
+            found.update(os.path.join(place, name) for name in os.listdir(place) if "nsbox" in name)
         except OSError:
             pass
     for place in private:
