@@ -114,23 +114,7 @@ static const struct command verbs[] = {
 	{ NULL, NULL, NULL },
 };
 
-static int usage(FILE *to)
-{
-	fprintf(to, "Usage: nsbox audit VERB [OPTION...]\n\nVerbs:\n");
-	for (const struct command *v = verbs; v->name; v++)
-		fprintf(to, "  %-10s %s\n", v->name, v->summary);
-	fprintf(to, "\n  nsbox audit VERB --help   options of a verb\n");
-	return to == stdout ? 0 : EXIT_USAGE;
-}
-
 int cmd_audit(int argc, char **argv)
 {
-	if (argc < 2)
-		return usage(stderr);
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-		return usage(stdout);
-	for (const struct command *v = verbs; v->name; v++)
-		if (!strcmp(v->name, argv[1]))
-			return v->run(argc - 1, argv + 1);
-	return cli_usage("unknown verb '%s'; see `nsbox audit --help`", argv[1]);
+	return cli_verbs(argc, argv, "audit", verbs, "");
 }

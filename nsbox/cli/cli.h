@@ -45,6 +45,13 @@ struct option_row {
  */
 int cli_options(int argc, char **argv, const char *usage, const struct option_row *rows, void *ctx);
 
+/*
+ * Run the verb that argv[1] names, or print what there are, with `more` ("" or lines) below. The
+ * table ends with a NULL name.
+ */
+int cli_verbs(int argc, char **argv, const char *command, const struct command *verbs,
+	      const char *more);
+
 /* "nsbox: message", with the error's code and remedy; returns EXIT_NSBOX. */
 int cli_error(const struct nsbox_error *err);
 int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

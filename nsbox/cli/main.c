@@ -122,11 +122,11 @@ static void print_help(const char *usage, const struct option_row *rows)
 	printf("  %-30s %s\n", "-h, --help", "this text");
 }
 
-int cli_options(int argc, char **argv, const char *usage, const struct option_row *rows, void *ctx)
+static int parse_options(int argc, char **argv, const char *usage, const struct option_row *rows,
+			 void *ctx)
 {
 	struct option longs[OPTIONS_MAX] = { 0 };
 	char shorts[2 * OPTIONS_MAX + 4] = "+h"; /* '+': the program's own options are its own */
-	char name[64];
 	size_t at = 2;
 	int n = 0, c;
 
@@ -141,9 +141,6 @@ int cli_options(int argc, char **argv, const char *usage, const struct option_ro
 	}
 	longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
 	optind = 1;
-	/* "nsbox job run [OPTION...] ..." -> "nsbox job run": what getopt puts before its messages. */
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(usage, "[-") - 1, usage);
-	argv[0] = name;
 	while ((c = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
 		int row = c - 1000, r;
 
@@ -152,7 +149,7 @@ int cli_options(int argc, char **argv, const char *usage, const struct option_ro
 			return 0;
 		}
 		if (c == '?')
-			return cli_usage("try `%s --help`", name);
+			return cli_usage("try `%s --help`", argv[0]);
 		for (int i = 0; c < 1000 && i < n; i++)
 			if (rows[i].letter == c)
 				row = i;
@@ -161,6 +158,43 @@ int cli_options(int argc, char **argv, const char *usage, const struct option_ro
 			return r;
 	}
 	return -1;
+}
+
+int cli_options(int argc, char **argv, const char *usage, const struct option_row *rows, void *ctx)
+{
+	char name[64], *own = argv[0];
+	int r, n = (int)strcspn(usage, "[-ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+
+	/* "nsbox job run [OPTION...] ..." -> "nsbox job run": what getopt puts before its messages. */
+	snprintf(name, sizeof(name), "%.*s", n > 0 ? n - 1 : 0, usage);
+	argv[0] = name;
+	r = parse_options(argc, argv, usage, rows, ctx);
+	argv[0] = own;
+	return r;
+}
+
+/* ------------------------------------------------------------------ verbs of a command */
+
+static int verbs_usage(FILE *to, const char *command, const struct command *verbs, const char *more)
+{
+	fprintf(to, "Usage: nsbox %s VERB [OPTION...]\n\nVerbs:\n", command);
+	for (const struct command *v = verbs; v->name; v++)
+		fprintf(to, "  %-10s %s\n", v->name, v->summary);
+	fprintf(to, "\n  nsbox %s VERB --help   options of a verb\n%s", command, more);
+	return to == stdout ? 0 : EXIT_USAGE;
+}
+
+int cli_verbs(int argc, char **argv, const char *command, const struct command *verbs,
+	      const char *more)
+{
+	if (argc < 2)
+		return verbs_usage(stderr, command, verbs, more);
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return verbs_usage(stdout, command, verbs, more);
+	for (const struct command *v = verbs; v->name; v++)
+		if (!strcmp(v->name, argv[1]))
+			return v->run(argc - 1, argv + 1);
+	return cli_usage("unknown verb '%s %s'; see `nsbox %s --help`", command, argv[1], command);
 }
 
 /* ------------------------------------------------------------------ main */

@@ -11,11 +11,7 @@
 #define MANIFEST_MAX (256u << 10)
 #define OPERANDS_MAX 8
 
-static const struct {
-	const char *name;
-	int (*run)(int argc, char **argv);
-	const char *summary;
-} commands_of_policy[] = {
+static const struct command verbs[] = {
 	{ "lint", policy_cmd_lint, "check manifests: errors, and what is wider than needed" },
 	{ "explain", policy_cmd_explain, "what a manifest allows; --why: would this act succeed" },
 	{ "diff", policy_cmd_diff, "what a second manifest allows more, and what less" },
@@ -24,30 +20,15 @@ static const struct {
 	{ "show", policy_cmd_show, "everything in a plan, by name" },
 	{ "import", policy_cmd_import, "a Docker or OCI seccomp profile as operator's input" },
 	{ "fields", policy_cmd_fields, "every field of skill.json" },
+	{ NULL, NULL, NULL },
 };
-
-static int usage(FILE *to)
-{
-	fprintf(to, "Usage: nsbox policy COMMAND [OPTION...]\n\nCommands:\n");
-	for (size_t i = 0; i < ARRAY_SIZE(commands_of_policy); i++)
-		fprintf(to, "  %-9s %s\n", commands_of_policy[i].name,
-			commands_of_policy[i].summary);
-	fprintf(to, "\n  nsbox policy COMMAND --help    options of a command\n\n"
-		    "Exit status: 0; 1 where a check found something; 125 where nsbox itself "
-		    "failed.\n");
-	return to == stdout ? 0 : EXIT_USAGE;
-}
 
 int cmd_policy(int argc, char **argv)
 {
-	if (argc < 2)
-		return usage(stderr);
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-		return usage(stdout);
-	for (size_t i = 0; i < ARRAY_SIZE(commands_of_policy); i++)
-		if (!strcmp(commands_of_policy[i].name, argv[1]))
-			return commands_of_policy[i].run(argc - 1, argv + 1);
-	return cli_usage("unknown command 'policy %s'; see `nsbox policy --help`", argv[1]);
+	return cli_verbs(
+		argc, argv, "policy", verbs,
+		"\nExit status: 0; 1 where a check found something; 125 where nsbox itself "
+		"failed.\n");
 }
 
 /* ------------------------------------------------------------------ options */

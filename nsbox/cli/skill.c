@@ -45,26 +45,12 @@ static const struct command skill_commands[] = {
 	{ NULL, NULL, NULL },
 };
 
-static int usage(FILE *to)
-{
-	fprintf(to, "Usage: nsbox skill COMMAND [OPTION...] DIR\n\nCommands:\n");
-	for (const struct command *c = skill_commands; c->name; c++)
-		fprintf(to, "  %-10s %s\n", c->name, c->summary);
-	fprintf(to, "\n  nsbox skill COMMAND --help    options of a command\n\n"
-		    "Exit status of check and test: 0 in order, 1 not, 125 nsbox itself failed.\n");
-	return to == stdout ? 0 : EXIT_USAGE;
-}
-
 int cmd_skill(int argc, char **argv)
 {
-	if (argc < 2)
-		return usage(stderr);
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-		return usage(stdout);
-	for (const struct command *c = skill_commands; c->name; c++)
-		if (!strcmp(c->name, argv[1]))
-			return c->run(argc - 1, argv + 1);
-	return cli_usage("unknown command 'skill %s'; see `nsbox skill --help`", argv[1]);
+	return cli_verbs(
+		argc, argv, "skill", skill_commands,
+		"\nEach takes a DIR. Exit status of check and test: 0 in order, 1 not, 125 nsbox\n"
+		"itself failed.\n");
 }
 
 int skill_options(int argc, char **argv, const char *usage_text, const struct option_row *rows,
