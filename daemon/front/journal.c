@@ -18,8 +18,13 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "nsbox/util.h"
+
+/* How long a start waits for the journal: 2.5 s. */
+#define BUSY_ROUNDS   25
+#define BUSY_PAUSE_NS 100000000
 
 enum statement {
 	S_ADD,
@@ -608,6 +613,33 @@ static int migrate(struct sqlite_journal *s, struct nsbox_error *err)
 	return r;
 }
 
+static bool is_busy(const struct sqlite_journal *s)
+{
+	return (sqlite3_errcode(s->db) & 0xff) == SQLITE_BUSY;
+}
+
+/* A predecessor that was killed may take a moment to be gone, and holds the file until then. */
+static int take_file(struct sqlite_journal *s, struct nsbox_error *err)
+{
+	const struct timespec pause = { 0, BUSY_PAUSE_NS };
+	int r = -EBUSY;
+
+	for (int i = 0; i < BUSY_ROUNDS; i++) {
+		r = run_sql(s,
+			    "PRAGMA locking_mode=EXCLUSIVE; PRAGMA auto_vacuum=INCREMENTAL;"
+			    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; "
+			    "PRAGMA secure_delete=ON;"
+			    "PRAGMA journal_size_limit=16777216; PRAGMA trusted_schema=OFF;"
+			    "PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY;"
+			    "BEGIN EXCLUSIVE; COMMIT",
+			    err);
+		if (r == 0 || !is_busy(s))
+			return r;
+		nanosleep(&pause, NULL);
+	}
+	return r;
+}
+
 static int set_up(struct sqlite_journal *s, unsigned max_pages, struct nsbox_error *err)
 {
 	char text[64];
@@ -615,14 +647,8 @@ static int set_up(struct sqlite_journal *s, unsigned max_pages, struct nsbox_err
 
 	sqlite3_extended_result_codes(s->db, 1);
 	sqlite3_limit(s->db, SQLITE_LIMIT_ATTACHED, 0);
-	r = run_sql(s,
-		    "PRAGMA locking_mode=EXCLUSIVE; PRAGMA auto_vacuum=INCREMENTAL;"
-		    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON;"
-		    "PRAGMA journal_size_limit=16777216; PRAGMA trusted_schema=OFF;"
-		    "PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY;"
-		    "BEGIN EXCLUSIVE; COMMIT",
-		    err);
-	if (r < 0 && (sqlite3_errcode(s->db) & 0xff) == SQLITE_BUSY)
+	r = take_file(s, err);
+	if (r < 0 && is_busy(s))
 		return nsbox_fail(err, NSBOX_E_INVALID, EBUSY,
 				  "the journal is in use by another service: each needs a "
 				  "--data-dir of its own");

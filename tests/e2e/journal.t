@@ -422,7 +422,7 @@ class Load:
                 key, path = "key-%d" % self.sent, self.files[self.sent % len(self.files)]
             body = {"kind": "command", "command": ": <%s; sleep 0.0%d" % (path, random.randrange(1, 9)),
                     "workspace_id": "w%d" % (self.sent % 3)}
-            while True:
+            while not self.stop:
                 try:
                     status, reply = service.ask(self.socket, "POST", JOBS, body, 60, {"Idempotency-Key": key})
                 except (OSError, ValueError, service.http.client.HTTPException):
