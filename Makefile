@@ -13,8 +13,10 @@ LIBDIR     ?= $(PREFIX)/lib
 LIBEXECDIR ?= $(PREFIX)/lib/nsbox
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
-SYSCONFDIR ?= /etc
+SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),,$(PREFIX))/etc
 UNITDIR    ?= $(PREFIX)/lib/systemd/system
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 
 CC      ?= gcc
 VARIANT ?= release
@@ -300,6 +302,8 @@ lint-docs:
 INSTALL := install
 D       := $(DESTDIR)
 
+UNIT_SUBST = -e 's|@SBINDIR@|$(SBINDIR)|;s|@SYSCONFDIR@|$(SYSCONFDIR)|'
+
 install: all ## install below PREFIX (DESTDIR is honoured)
 	$(Q)$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(LIBEXECDIR) \
 		$(D)$(INCLUDEDIR)/nsbox $(addprefix $(D)$(MANDIR)/man,1 3 5 8)
@@ -311,6 +315,13 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	$(Q)sed $(PC_SUBST) nsbox/libnsbox.pc.in >$(D)$(LIBDIR)/pkgconfig/libnsbox.pc
 	$(Q)$(INSTALL) -m 644 nsbox/include/nsbox/*.h $(D)$(INCLUDEDIR)/nsbox/
 	$(Q)for page in $(MAN); do $(INSTALL) -m 644 $$page $(D)$(MANDIR)/man$${page##*.}/; done
+	$(Q)$(INSTALL) -d $(D)$(UNITDIR) $(D)$(TMPFILESDIR) $(D)$(SYSUSERSDIR) $(D)$(SYSCONFDIR)/nsbox
+	$(Q)for unit in nsboxd.service nsboxd.socket; do \
+		sed -E $(UNIT_SUBST) daemon/units/$$unit.in >$(D)$(UNITDIR)/$$unit && chmod 644 $(D)$(UNITDIR)/$$unit || exit 1; done
+	$(Q)$(INSTALL) -m 644 daemon/units/nsbox.tmpfiles $(D)$(TMPFILESDIR)/nsbox.conf
+	$(Q)$(INSTALL) -m 644 daemon/units/nsbox.sysusers $(D)$(SYSUSERSDIR)/nsbox.conf
+	$(Q)test -e $(D)$(SYSCONFDIR)/nsbox/nsboxd.json || \
+		$(INSTALL) -m 644 daemon/units/nsboxd.json $(D)$(SYSCONFDIR)/nsbox/nsboxd.json
 
 uninstall: ## remove what install put there
 	$(Q)rm -f $(D)$(BINDIR)/nsbox $(D)$(SBINDIR)/nsboxd
@@ -318,7 +329,9 @@ uninstall: ## remove what install put there
 	$(Q)rm -f $(addprefix $(D)$(LIBDIR)/,libnsbox.a libnsbox.so libnsbox.so.$(SOVERSION) pkgconfig/libnsbox.pc)
 	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
 	$(Q)for page in $(MAN); do rm -f $(D)$(MANDIR)/man$${page##*.}/$${page##*/}; done
-	$(Q)rmdir $(D)$(LIBEXECDIR) $(D)$(INCLUDEDIR)/nsbox 2>/dev/null || true
+	$(Q)cmp -s daemon/units/nsboxd.json $(D)$(SYSCONFDIR)/nsbox/nsboxd.json && rm $(D)$(SYSCONFDIR)/nsbox/nsboxd.json || true
+	$(Q)rm -f $(D)$(UNITDIR)/nsboxd.service $(D)$(UNITDIR)/nsboxd.socket $(D)$(TMPFILESDIR)/nsbox.conf $(D)$(SYSUSERSDIR)/nsbox.conf
+	$(Q)rmdir $(D)$(LIBEXECDIR) $(D)$(INCLUDEDIR)/nsbox $(D)$(SYSCONFDIR)/nsbox 2>/dev/null || true
 
 dist: ## nsbox-VERSION.tar.gz of the committed state
 	$(Q)mkdir -p build

@@ -29,15 +29,28 @@ static const char *retry_after(int status)
 	return status == 429 ? "1" : status == 503 ? "5" : NULL;
 }
 
-void api_reply_error(struct http_request *rq, int status, const struct nsbox_error *e)
+static void reply_error(struct http_request *rq, int status, const struct nsbox_error *e,
+			const char *when)
 {
 	struct json_object *o = json_object_new_object();
-	const char *headers[] = { "Retry-After", NULL, NULL };
+	const char *const headers[] = { "Retry-After", when, NULL };
 
-	status = status ? status : http_status_of(e);
-	headers[1] = retry_after(status);
 	json_put(o, "error", json_error_new(e));
-	api_reply(rq, status, o, headers[1] ? headers : NULL);
+	api_reply(rq, status, o, when ? headers : NULL);
+}
+
+void api_reply_error(struct http_request *rq, int status, const struct nsbox_error *e)
+{
+	status = status ? status : http_status_of(e);
+	reply_error(rq, status, e, retry_after(status));
+}
+
+void api_reply_busy(struct http_request *rq, const struct nsbox_error *e, uint64_t seconds)
+{
+	char when[24];
+
+	snprintf(when, sizeof(when), "%llu", (unsigned long long)seconds);
+	reply_error(rq, 429, e, when);
 }
 
 void api_deny(struct front *f, struct http_request *rq, const char *why)
@@ -49,26 +62,22 @@ void api_deny(struct front *f, struct http_request *rq, const char *why)
 
 void api_who(const struct front *f, const struct http_request *rq, struct who *ret)
 {
-	who_find(&f->opt->ties, http_peer(rq), f->owner, ret);
+	const char *workspace = http_workspace(rq);
+
+	if (workspace)
+		*ret = (struct who){ .uid = WHO_NO_UID, .workspace = workspace };
+	else
+		who_find(&f->opt->ties, http_peer(rq), f->owner, ret);
 }
 
 /* ------------------------------------------------------------------ health and host */
 
 static void on_health(struct front *f, struct http_request *rq, const char *rest)
 {
-	struct json_object *o = json_object_new_object(), *q = json_object_new_object();
+	struct json_object *o = json_object_new_object();
 
-	json_put_text(o, "status", f->closing ? "stopping" : f->trouble.code ? "no journal" : "ok");
-	if (f->trouble.code)
-		json_put_text(o, "reason", f->trouble.msg);
-	json_put_text(o, "version", NSBOX_VERSION);
-	json_put_text(o, "tier", nsbox_tier_name(nsbox_host_tier(&f->services.host)));
-	json_put_u64(q, "waiting", queue_length(f->queue));
-	json_put_u64(q, "max", queue_max(f->queue));
-	json_put_u64(q, "running", f->running);
-	json_put_u64(q, "runners", f->runners);
-	json_put(o, "queue", q);
-	api_reply(rq, f->closing || f->trouble.code ? 503 : 200, o, NULL);
+	control_status(f, o);
+	api_reply(rq, f->closing || f->draining || f->trouble.code ? 503 : 200, o, NULL);
 }
 
 static struct json_object *layers_object(const struct nsbox_host *h)
@@ -145,6 +154,9 @@ static const struct route {
 	{ "GET", "/metrics", on_metrics, false },
 	{ "GET", "/healthz", on_health, false },
 	{ "GET", "/v1/capabilities", on_capabilities, false },
+	{ "GET", "/v1/daemon", api_daemon_status, false },
+	{ "POST", "/v1/daemon/drain", api_daemon_drain, false },
+	{ "POST", "/v1/daemon/reload", api_daemon_reload, false },
 };
 
 /* Of a path with an id, the id is put into ret. */

@@ -90,8 +90,10 @@ void api_gone(void *ctx, struct http_request *rq)
 	struct job *j;
 	enum call_kind kind;
 
-	if (!c)
+	if (!c) {
+		control_gone(ctx, rq);
 		return;
+	}
 	j = c->job;
 	kind = c->kind;
 	call_free(c);
@@ -170,8 +172,8 @@ static void reply_full(struct front *f, struct http_request *rq, int why, const 
 	f->metrics.counter[METRIC_FULL]++;
 	if (why == -EDQUOT)
 		nsbox_fail(&e, NSBOX_E_LIMIT, 0,
-			   "the queue of workspace '%s' is full: %llu of its jobs wait", workspace,
-			   (unsigned long long)f->opt->workspace_queue);
+			   "the queue of workspace '%s' is full: %u of its jobs wait", workspace,
+			   options_limits_of(f->opt, workspace).queue);
 	else
 		nsbox_fail(&e, NSBOX_E_LIMIT, 0,
 			   "the queue is full: %zu jobs wait, of %llu MB in all",
@@ -183,10 +185,13 @@ static void reply_full(struct front *f, struct http_request *rq, int why, const 
 static const char *may_submit(struct front *f, const struct who *who, const struct job_spec *spec,
 			      const char **ret_workspace)
 {
+	const char *asked = spec->workspace_id ? spec->workspace_id : "";
+
 	if (spec->as_operator && !who->all)
 		return "only root and the service's owner are operators";
-	*ret_workspace =
-		who_workspace(&f->opt->ties, who, spec->workspace_id ? spec->workspace_id : "");
+	*ret_workspace = who_workspace(&f->opt->ties, who, asked);
+	if (!who->all && !who->workspace && tokens_own(f->tokens, asked))
+		*ret_workspace = NULL;
 	return *ret_workspace ? NULL : "this client may not use this workspace";
 }
 
@@ -262,6 +267,24 @@ static bool ask(struct front *f, struct http_request *rq, uint32_t kind, struct 
 	return true;
 }
 
+/* True: answered, for the workspace has had its processor time. */
+static bool is_used_up(struct front *f, const struct asked *a)
+{
+	uint64_t limit = options_limits_of(f->opt, a->workspace).cpu_s, wait;
+	struct nsbox_error e = { 0 };
+
+	wait = limit ? usage_wait(f->usage, a->workspace, limit, monotonic_us() / 1000000) : 0;
+	if (!wait)
+		return false;
+	f->metrics.counter[METRIC_FULL]++;
+	nsbox_fail(&e, NSBOX_E_LIMIT, 0,
+		   "workspace '%s' has used the %llu s of processor time that it has within an "
+		   "hour",
+		   a->workspace, (unsigned long long)limit);
+	api_reply_busy(a->rq, &e, wait);
+	return true;
+}
+
 static struct job *submit(struct front *f, struct asked *a, bool sync, enum call_kind kind)
 {
 	struct job_ident ident = { .workspace = a->workspace,
@@ -276,8 +299,11 @@ static struct job *submit(struct front *f, struct asked *a, bool sync, enum call
 				   .size = a->size };
 	struct nsbox_error err = { 0 };
 	struct job *j = NULL;
-	int r = front_submit(f, &ident, &a->spec, sync ? NULL : http_take_body(a->rq), &j, &err);
+	int r;
 
+	if (is_used_up(f, a))
+		return NULL;
+	r = front_submit(f, &ident, &a->spec, sync ? NULL : http_take_body(a->rq), &j, &err);
 	if (r == 0 && call_add(j, a->rq, kind) == 0)
 		return j;
 	if (r == 0) {
@@ -294,9 +320,11 @@ static struct job *submit(struct front *f, struct asked *a, bool sync, enum call
 
 static bool is_closing(struct front *f, struct http_request *rq)
 {
-	if (f->closing)
-		http_reply_error(rq, 503, "unavailable", "the service is restarting");
-	return f->closing;
+	bool ends = f->closing || f->draining;
+
+	if (ends)
+		http_reply_error(rq, 503, "unavailable", "the service is about to end");
+	return ends;
 }
 
 static void execute(struct front *f, struct http_request *rq, uint32_t kind)

@@ -50,8 +50,14 @@ static bool in_group(int fd, const struct http_peers *p, gid_t gid)
 bool door_may_speak(int fd, const struct http_peers *p, uid_t *ret_uid)
 {
 	struct ucred cred;
-	socklen_t len = sizeof(cred);
+	socklen_t len = sizeof(cred), domain_len = sizeof(int);
+	int domain = AF_UNSPEC;
 
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_len) < 0)
+		return false;
+	*ret_uid = WHO_NO_UID;
+	if (domain != AF_UNIX)
+		return true; /* each request needs a token */
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return false;
 	*ret_uid = cred.uid;
@@ -170,6 +176,11 @@ int door_new(struct loop *l, int listen_fd, const struct http_peers *peers, unsi
 	}
 	*ret = d;
 	return 0;
+}
+
+void door_set_peers(struct door *d, const struct http_peers *peers)
+{
+	d->peers = *peers;
 }
 
 void door_free(struct door *d)

@@ -22,8 +22,12 @@ typedef void door_fn(void *ctx, int fd);
 int door_new(struct loop *l, int listen_fd, const struct http_peers *peers, unsigned max,
 	     door_fn *fn, void *ctx, struct door **ret, struct nsbox_error *err);
 void door_free(struct door *d);
+void door_set_peers(struct door *d, const struct http_peers *peers);
 
-/* SO_PEERCRED and the peer's groups against the list; false where it may not speak. */
+/*
+ * SO_PEERCRED and the peer's groups against the list; false where it may not speak. Clients over TCP
+ * may, as WHO_NO_UID: that is one user to the door, and their tokens are judged later.
+ */
 bool door_may_speak(int fd, const struct http_peers *p, uid_t *ret_uid);
 
 void door_entered(struct door *d, uid_t uid, bool may_speak);

@@ -28,7 +28,8 @@ int evidence_accept(struct front *f, const struct job *j, struct nsbox_error *er
 	json_put_text(o, "job", j->id);
 	json_put_text(o, "kind", job_kind_names[j->kind]);
 	json_put_text(o, "workspace", j->workspace);
-	json_put_u64(o, "uid", j->uid);
+	if (j->uid != WHO_NO_UID)
+		json_put_u64(o, "uid", j->uid);
 	json_put(o, "waits", json_object_new_boolean(j->sync));
 	put_known(o, "trace_id", j->trace_id);
 	put_known(o, "traceparent", j->traceparent);
@@ -68,10 +69,15 @@ void evidence_note(struct front *f, const char *kind, uid_t uid, const char *wha
 	const struct journal_ops *op = f->journal->ops;
 	struct nsbox_error err = { 0 };
 	struct json_object *o = audit_event(&f->audit, kind);
+	char text[256];
 	int r;
 
-	json_put_u64(o, "uid", uid);
-	put_known(o, "what", what);
+	if (uid == WHO_NO_UID)
+		json_put_text(o, "by", "token");
+	else
+		json_put_u64(o, "uid", uid);
+	snprintf(text, sizeof(text), "%.255s", what);
+	put_known(o, "what", text);
 	put_known(o, "why", why);
 	r = op->begin(f->journal, false, &err);
 	if (r < 0) {

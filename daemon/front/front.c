@@ -30,6 +30,7 @@
 #define ASKED_BYTES	(UINT64_C(512) << 20) /* a full queue of small jobs stays below */
 #define LAST_REPLIES_US 300000
 #define OVERFLOW_ID	65534
+#define REFUSALS_TOLD	5 /* of a second, at the door */
 
 /* ------------------------------------------------------------------ jobs */
 
@@ -122,7 +123,34 @@ static void on_finished(void *ctx, struct job *j)
 		f->running--;
 	queue_done(f->queue, &j->wait); /* cancelled while it waited, or over */
 	f->asked_bytes -= j->asked_bytes;
+	if (j->res.cpu_us && options_limits_of(f->opt, j->workspace).cpu_s)
+		usage_add(f->usage, j->workspace, j->res.cpu_us, monotonic_us() / 1000000);
 	record_ended(f, j);
+}
+
+/* From the options: also those that a reload brings. */
+static void limits_of(void *ctx, const char *workspace, size_t *waiting, size_t *running)
+{
+	const struct front *f = ctx;
+	struct workspace_limits l = options_limits_of(f->opt, workspace);
+
+	*waiting = l.queue;
+	*running = l.runners;
+}
+
+void front_apply(struct front *f)
+{
+	const struct queue_limits limits = { f->opt->queue_max, limits_of, f };
+
+	queue_set_limits(f->queue, &limits);
+	f->runners =
+		f->opt->runners ? f->opt->runners : 2 * (uint64_t)MAX(f->services.host.cpus, 1);
+	f->services.ceiling = f->opt->ceiling;
+	/* Root may speak anyway, and so may whoever the service belongs to. The overflow id stands
+	 * for anyone from another user namespace, so it is never meant by this. */
+	if (f->owner != OVERFLOW_ID && f->opt->peers.n_uids < ARRAY_SIZE(f->opt->peers.uids))
+		f->opt->peers.uids[f->opt->peers.n_uids++] = f->owner;
+	front_soon(f);
 }
 
 static void on_news(void *ctx, struct job *j)
@@ -165,7 +193,7 @@ static bool give_back(struct front *f, struct job *j)
 	return op->commit(f->journal, NULL) == 0;
 }
 
-static void close_down(struct front *f, int status)
+void front_close(struct front *f, int status)
 {
 	struct nsbox_error stopping = { 0 };
 
@@ -190,15 +218,44 @@ static void close_down(struct front *f, int status)
 static void on_lost(void *ctx, const struct nsbox_error *why)
 {
 	log_line(3, "lost-spawn", "err", why->msg, NULL);
-	close_down(ctx, 1);
+	front_close(ctx, 1);
 }
 
 static void on_signal(void *ctx, uint32_t events)
 {
-	close_down(ctx, 0);
+	front_close(ctx, 0);
 }
 
 /* ------------------------------------------------------------------ life */
+
+static const char *on_token(void *ctx, const char *header)
+{
+	return tokens_workspace(((struct front *)ctx)->tokens, header);
+}
+
+/*
+ * Before there was a request. Whoever knocks without a right to enter shall not fill the audit: of a
+ * second's refusals the first few are written one by one, the others as their number.
+ */
+static void on_refused(void *ctx, struct http_request *rq, const char *why)
+{
+	struct front *f = ctx;
+	uint64_t second = monotonic_us() / 1000000;
+	char more[96];
+
+	f->metrics.counter[METRIC_DENIED]++;
+	if (second != f->refused_second) {
+		if (f->refused > REFUSALS_TOLD) {
+			snprintf(more, sizeof(more), "%u more were refused at the door",
+				 f->refused - REFUSALS_TOLD);
+			evidence_note(f, "deny", WHO_NO_UID, "", more);
+		}
+		f->refused_second = second;
+		f->refused = 0;
+	}
+	if (f->refused++ < REFUSALS_TOLD)
+		evidence_note(f, "deny", http_peer(rq), http_path(rq), why);
+}
 
 static int watch_signals(struct front *f, struct loop_source **ret, int *ret_fd,
 			 struct nsbox_error *err)
@@ -227,19 +284,12 @@ static void raise_files(void)
 	}
 }
 
-static int set_up(struct front *f, const struct front_options *opt, int listen_fd, int spawn_fd,
-		  const char *compile, struct nsbox_error *err)
+static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, const char *compile,
+		  struct nsbox_error *err)
 {
-	const struct http_handlers handlers = { api_request, api_gone, f };
-	const struct queue_limits limits = { opt->queue_max, opt->workspace_queue,
-					     opt->workspace_runners };
-	struct http_peers peers = opt->peers;
+	const struct http_handlers handlers = { api_request, api_gone, on_token, on_refused, f };
+	const struct queue_limits none = { 0 };
 	int r;
-
-	/* Root may speak anyway, and so may whoever the service belongs to. The overflow id stands
-	 * for anyone from another user namespace, so it is never meant by this. */
-	if (f->owner != OVERFLOW_ID && peers.n_uids < ARRAY_SIZE(peers.uids))
-		peers.uids[peers.n_uids++] = f->owner;
 
 	r = loop_new(&f->loop, err);
 	if (r == 0)
@@ -248,38 +298,47 @@ static int set_up(struct front *f, const struct front_options *opt, int listen_f
 	if (r == 0)
 		r = compiler_new(f->loop, compile, &f->compiler, err);
 	if (r == 0)
-		r = queue_new(&limits, &f->queue, err);
+		r = queue_new(&none, &f->queue, err);
+	if (r == 0 && !(f->usage = usage_new()))
+		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "set up the front");
 	if (r == 0)
 		r = journal_open(f->data_fd, 0, &f->journal, err);
 	if (r < 0)
 		return r;
-	f->runners = opt->runners ? opt->runners : 2 * (uint64_t)MAX(f->services.host.cpus, 1);
 	f->services.loop = f->loop;
 	f->services.link = f->link;
 	f->services.compiler = f->compiler;
 	f->services.finished = on_finished;
 	f->services.news = on_news;
 	f->services.ctx = f;
+	front_apply(f);
 	r = audit_open(&f->audit, f->data_fd, f->journal, err);
 	if (r == 0)
 		r = record_recover(f, err);
 	if (r < 0)
 		return r;
 	evidence_note(f, "open", geteuid(), "nsboxd " NSBOX_VERSION, "");
-	return http_new(f->loop, listen_fd, &peers, REQUEST_BODY_MAX, &handlers, &f->http, err);
+	r = http_new(f->loop, listen_fd, tcp_fd, &f->opt->peers, REQUEST_BODY_MAX, &handlers,
+		     &f->http, err);
+	return r == 0 ? control_watch(f, err) : r;
 }
 
 static void tear_down(struct front *f)
 {
+	if (f->loop)
+		loop_del(f->loop, &f->orders);
 	http_free(f->http);
 	while (f->first)
 		front_list_drop(f, f->first);
 	queue_free(f->queue);
+	usage_free(f->usage);
 	audit_close(&f->audit);
 	journal_free(f->journal);
 	compiler_free(f->compiler);
 	link_free(f->link);
 	loop_free(f->loop);
+	free(f->opt);
+	free(f->tokens);
 }
 
 /*
@@ -303,13 +362,13 @@ static int harden(struct front *f, int spawn_fd, struct nsbox_error *err)
 	return 0;
 }
 
-int front_main(const struct front_options *opt, int listen_fd, int spawn_fd, int data_fd)
+int front_main(int listen_fd, int spawn_fd, int data_fd, int order_fd)
 {
 	auto_free char *compile = NULL, *unpack = NULL;
-	struct front f = { .opt = opt, .data_fd = data_fd };
+	struct front f = { .data_fd = data_fd, .order_fd = order_fd, .began_us = monotonic_us() };
 	struct nsbox_error err = { 0 };
 	struct loop_source *signals = NULL;
-	auto_close int sig = -1;
+	auto_close int sig = -1, tcp = -1;
 	int r;
 
 	raise_files();
@@ -317,16 +376,20 @@ int front_main(const struct front_options *opt, int listen_fd, int spawn_fd, int
 	f.turn = (struct loop_timer){ .fn = on_turn, .ctx = &f };
 	record_init(&f);
 	r = harden(&f, spawn_fd, &err);
-	if (r == 0 && (asprintf(&compile, "%s/nsbox-compile", opt->libexec) < 0 ||
-		       asprintf(&unpack, "%s/nsbox-unpack", opt->libexec) < 0))
+	if (r == 0)
+		r = control_options(&f, &tcp, &err);
+	if (r == 0 && (asprintf(&compile, "%s/nsbox-compile", f.opt->libexec) < 0 ||
+		       asprintf(&unpack, "%s/nsbox-unpack", f.opt->libexec) < 0))
 		r = nsbox_fail(&err, NSBOX_E_NOMEM, ENOMEM, "set up the front");
 	f.services.unpacker = unpack;
 	if (r == 0)
-		r = set_up(&f, opt, listen_fd, spawn_fd, compile, &err);
+		r = set_up(&f, listen_fd, tcp, spawn_fd, compile, &err);
 	if (r == 0)
 		r = watch_signals(&f, &signals, &sig, &err);
-	if (r == 0)
+	if (r == 0) {
+		control_ready(&f);
 		r = loop_run(f.loop, &err);
+	}
 	if (r < 0) {
 		log_line(3, "front", "err", err.msg, NULL);
 		f.status = 1;

@@ -8,21 +8,11 @@
 #include "daemon/front/job.h"
 #include "daemon/front/journal.h"
 #include "daemon/front/metrics.h"
-#include "daemon/front/who.h"
+#include "daemon/front/options.h"
+#include "daemon/front/tokens.h"
+#include "daemon/front/usage.h"
 
 struct json_object;
-
-struct front_options {
-	const char *socket_path; /* supervisor only */
-	const char *user; /* whom the front becomes; NULL: "nsbox" as root, else the caller */
-	const char *state_dir, *libexec; /* NULL: defaults */
-	const char *data_dir;		 /* supervisor only */
-	uint64_t runners, queue_max;
-	uint64_t workspace_runners, workspace_queue; /* 0: no limit of their own */
-	uint64_t keep_s, keep_mb;		     /* results */
-	struct http_peers peers;
-	struct who_ties ties;
-};
 
 /* A request that waits to hear of a job; it is the request's http_data(). */
 enum call_kind {
@@ -53,8 +43,16 @@ struct front {
 	struct journal *journal;
 	struct audit audit;
 	struct metrics metrics;
-	const struct front_options *opt;
-	int data_fd;
+	struct usage *usage;
+	struct front_options *opt; /* another after a reload */
+	struct tokens *tokens;	   /* NULL: no client over TCP */
+	int data_fd, order_fd;
+	struct loop_source *orders;
+	struct loop_timer drain;	/* the end of a runs' time, when the service is to end */
+	struct http_request *reload_rq; /* who waits to hear how the reload went, NULL: nobody */
+	uint64_t began_us, refused_second;
+	unsigned refused; /* at the door, in that second */
+	bool draining;
 	struct loop_timer turn;	 /* write what has to be written, start what can be started */
 	struct loop_timer mend;	 /* the journal failed: try again */
 	struct loop_timer sweep; /* old results */
@@ -71,7 +69,7 @@ struct front {
 };
 
 /* Takes the descriptors. Returns the exit status of the process. */
-int front_main(const struct front_options *opt, int listen_fd, int spawn_fd, int data_fd);
+int front_main(int listen_fd, int spawn_fd, int data_fd, int order_fd);
 
 /*
  * 0; -EAGAIN: the queue is full; -EDQUOT: the workspace's part of it is; -ENOSPC and others: the
@@ -85,6 +83,22 @@ struct job *front_find(struct front *f, const char *id);
 void front_soon(struct front *f);
 void front_list_add(struct front *f, struct job *j);
 void front_list_drop(struct front *f, struct job *j);
+/* What the options say of queue and runners. */
+void front_apply(struct front *f);
+void front_close(struct front *f, int status);
+
+/* control.c: what the supervisor says. The first options are waited for; *ret_tcp may be -1. */
+int control_options(struct front *f, int *ret_tcp, struct nsbox_error *err);
+int control_watch(struct front *f, struct nsbox_error *err);
+/* It serves. */
+void control_ready(struct front *f);
+/* Something ended: was it the last that a drain waits for? */
+void control_ended(struct front *f);
+void control_status(struct front *f, struct json_object *o);
+void control_gone(struct front *f, struct http_request *rq);
+void api_daemon_status(struct front *f, struct http_request *rq, const char *rest);
+void api_daemon_drain(struct front *f, struct http_request *rq, const char *rest);
+void api_daemon_reload(struct front *f, struct http_request *rq, const char *rest);
 
 /* record.c */
 void record_init(struct front *f);
@@ -103,6 +117,8 @@ void api_request(void *ctx, struct http_request *rq);
 void api_reply(struct http_request *rq, int status, struct json_object *o,
 	       const char *const *headers);
 void api_reply_error(struct http_request *rq, int status, const struct nsbox_error *e);
+/* 429, and when to come back. */
+void api_reply_busy(struct http_request *rq, const struct nsbox_error *e, uint64_t seconds);
 /* A refusal that the audit has to know of. */
 void api_deny(struct front *f, struct http_request *rq, const char *why);
 void api_who(const struct front *f, const struct http_request *rq, struct who *ret);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HTTP over the Unix socket, by libmicrohttpd without threads.
+ * HTTP over the Unix socket, and over TCP for clients with a token, by libmicrohttpd without
+ * threads.
  *
  * libmicrohttpd has an epoll set of its own, whose descriptor sits in the front's loop; it runs
  * when that is readable, when its own timeout says so, and after a connection was resumed. It
@@ -10,6 +11,10 @@
  * A request that waits for a job is suspended: libmicrohttpd then no longer looks at its socket.
  * The front does, for a hang-up alone (a client that only shut down its sending side still wants
  * the answer), so that a job whose caller is gone is not run to its end.
+ *
+ * libmicrohttpd knows a time of silence only, and a byte now and then is no silence. So each
+ * connection has a deadline of its own for what it is at: the head of a request, its body, taking
+ * the reply. Waiting for a job, and reading a stream of events, have none.
  */
 #include "daemon/front/http.h"
 
@@ -26,15 +31,30 @@
 
 #define CONNECTIONS_MAX	  512
 #define IDLE_TIMEOUT_S	  60
+#define HEAD_TIMEOUT_S	  60
+#define BODY_TIMEOUT_S	  300
+#define REPLY_TIMEOUT_S	  600
+#define LOOK_US		  (UINT64_C(5) * 1000000)
 #define STREAM_BLOCK	  ((size_t)16 * 1024)
 #define CONNECTION_MEMORY (128 * 1024)
+
+/* A connection: who it is, and how long it may be at what it is at. */
+struct visitor {
+	struct visitor *prev, *next;
+	int fd;
+	uid_t uid;
+	bool may_speak;
+	uint64_t deadline; /* monotonic_us(); 0: none */
+};
 
 struct http {
 	struct loop *loop;
 	struct loop_source *source;
-	struct loop_timer timer;
+	struct loop_timer timer, look;
+	struct visitor *visitors;
+	unsigned n_visitors;
 	struct MHD_Daemon *daemon;
-	struct door *door;
+	struct door *door, *tcp_door;
 	struct http_peers peers;
 	struct http_handlers handlers;
 	size_t body_max;
@@ -49,6 +69,8 @@ struct http_request {
 	char *body;
 	size_t len, cap;
 	uid_t peer;
+	const char *workspace; /* of its token */
+	struct visitor *visitor;
 	char traceparent[56];		  /* "" for none */
 	const struct http_stream *stream; /* NULL: none, or over */
 	void *stream_ctx;
@@ -67,6 +89,35 @@ static int socket_of(struct MHD_Connection *conn)
 		MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
 
 	return info ? info->connect_fd : -1;
+}
+
+static struct visitor *visitor_of(struct MHD_Connection *conn)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
+static void allow_time(struct http_request *rq, unsigned seconds)
+{
+	if (rq->visitor)
+		rq->visitor->deadline = seconds ? monotonic_us() + seconds * UINT64_C(1000000) : 0;
+}
+
+/* Shut down, a connection is closed by libmicrohttpd as if the client had gone. */
+static void on_look(void *ctx)
+{
+	struct http *h = ctx;
+	uint64_t now = monotonic_us();
+
+	for (struct visitor *v = h->visitors; v; v = v->next) {
+		if (v->deadline == 0 || v->deadline > now)
+			continue;
+		v->deadline = 0;
+		shutdown(v->fd, SHUT_RDWR);
+	}
+	loop_timer_set(h->loop, &h->look, LOOK_US);
 }
 
 /* ------------------------------------------------------------------ replies */
@@ -106,6 +157,11 @@ const char *http_traceparent(const struct http_request *rq)
 uid_t http_peer(const struct http_request *rq)
 {
 	return rq->peer;
+}
+
+const char *http_workspace(const struct http_request *rq)
+{
+	return rq->workspace;
 }
 
 void **http_data(struct http_request *rq)
@@ -220,6 +276,7 @@ static enum MHD_Result send_reply(struct http_request *rq)
 
 	if (!rq->response)
 		return MHD_NO; /* out of memory: the connection is closed */
+	allow_time(rq, rq->stream ? 0 : REPLY_TIMEOUT_S);
 	r = MHD_queue_response(rq->conn, (unsigned)rq->status, rq->response);
 	MHD_destroy_response(rq->response);
 	rq->response = NULL;
@@ -246,6 +303,7 @@ static enum MHD_Result dispatch(struct http_request *rq)
 	struct http *h = rq->h;
 
 	rq->dispatched = true;
+	allow_time(rq, 0);
 	if (rq->too_large)
 		http_reply_error(rq, 413, "limit", "the body has more than %zu bytes", h->body_max);
 	else
@@ -295,6 +353,34 @@ static void take_traceparent(struct http_request *rq)
 	memcpy(rq->traceparent, s, sizeof(rq->traceparent));
 }
 
+static void refuse(struct http_request *rq, int status, const char *why)
+{
+	const struct http_handlers *to = &rq->h->handlers;
+
+	http_reply_error(rq, status, status == 401 ? "unauthorized" : "forbidden", "%s", why);
+	if (status == 401 && rq->response)
+		MHD_add_response_header(rq->response, "WWW-Authenticate", "Bearer");
+	to->refused(to->ctx, rq, why);
+}
+
+/* The kernel's word on a Unix socket, a token on TCP. */
+static bool let_in(struct http_request *rq)
+{
+	const struct http_handlers *to = &rq->h->handlers;
+
+	if (!door_may_speak(socket_of(rq->conn), &rq->h->peers, &rq->peer)) {
+		refuse(rq, 403,
+		       "this user may not use the service; see nsboxd --allow-uid and --allow-gid");
+		return false;
+	}
+	if (rq->peer != WHO_NO_UID)
+		return true;
+	rq->workspace = to->token(to->ctx, http_header(rq, "Authorization"));
+	if (!rq->workspace)
+		refuse(rq, 401, "a token is needed: Authorization: Bearer TOKEN");
+	return rq->workspace;
+}
+
 /* What can be said before the body is read; the connection is closed after such a reply. */
 static void check_early(struct http_request *rq)
 {
@@ -302,11 +388,9 @@ static void check_early(struct http_request *rq)
 						      MHD_HTTP_HEADER_CONTENT_LENGTH);
 	uint64_t n;
 
-	if (!door_may_speak(socket_of(rq->conn), &rq->h->peers, &rq->peer))
-		http_reply_error(rq, 403, "forbidden",
-				 "this user may not use the service; see nsboxd --allow-uid and "
-				 "--allow-gid");
-	else if (len && (!parse_u64(len, &n) || n > rq->h->body_max))
+	if (!let_in(rq))
+		return;
+	if (len && (!parse_u64(len, &n) || n > rq->h->body_max))
 		http_reply_error(rq, 413, "limit", "the body has more than %zu bytes",
 				 rq->h->body_max);
 }
@@ -321,6 +405,8 @@ static enum MHD_Result first(struct http *h, struct MHD_Connection *conn, const 
 	*con_cls = rq;
 	rq->h = h;
 	rq->conn = conn;
+	rq->visitor = visitor_of(conn);
+	allow_time(rq, BODY_TIMEOUT_S);
 	snprintf(rq->method, sizeof(rq->method), "%s", method);
 	rq->path = strdup(url);
 	if (!rq->path)
@@ -367,6 +453,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
 	rq->stream = NULL;
 	if (rq->response)
 		MHD_destroy_response(rq->response);
+	allow_time(rq, HEAD_TIMEOUT_S); /* for the next one */
 	free(rq->path);
 	free(rq->body);
 	free(rq);
@@ -405,12 +492,32 @@ static void on_connection(void *ctx, int fd)
 	http_run(h);
 }
 
-/* What the door has to know again when the connection ends and its socket is gone. */
-struct visitor {
-	uid_t uid;
-	bool may_speak;
-};
+static struct door *door_of(struct http *h, const struct visitor *v)
+{
+	return v->uid == WHO_NO_UID && h->tcp_door ? h->tcp_door : h->door;
+}
 
+static void visitor_enter(struct http *h, struct visitor *v)
+{
+	v->next = h->visitors;
+	if (v->next)
+		v->next->prev = v;
+	h->visitors = v;
+	h->n_visitors++;
+	door_entered(door_of(h, v), v->uid, v->may_speak);
+}
+
+static void visitor_leave(struct http *h, struct visitor *v)
+{
+	*(v->prev ? &v->prev->next : &h->visitors) = v->next;
+	if (v->next)
+		v->next->prev = v->prev;
+	h->n_visitors--;
+	door_left(door_of(h, v), v->uid, v->may_speak);
+	free(v);
+}
+
+/* What the door has to know again when the connection ends and its socket is gone. */
 static void on_notify(void *cls, struct MHD_Connection *conn, void **socket_context,
 		      enum MHD_ConnectionNotificationCode code)
 {
@@ -421,18 +528,31 @@ static void on_notify(void *cls, struct MHD_Connection *conn, void **socket_cont
 		v = calloc(1, sizeof(*v));
 		if (!v)
 			return; /* not counted: the memory's end is nearer than the door's */
-		v->may_speak = door_may_speak(socket_of(conn), &h->peers, &v->uid);
-		door_entered(h->door, v->uid, v->may_speak);
+		v->fd = socket_of(conn);
+		v->may_speak = door_may_speak(v->fd, &h->peers, &v->uid);
+		v->deadline = monotonic_us() + HEAD_TIMEOUT_S * UINT64_C(1000000);
+		visitor_enter(h, v);
 		*socket_context = v;
 	} else if (v) {
-		door_left(h->door, v->uid, v->may_speak);
-		free(v);
+		visitor_leave(h, v);
 		*socket_context = NULL;
 	}
 }
 
-int http_new(struct loop *l, int listen_fd, const struct http_peers *peers, size_t body_max,
-	     const struct http_handlers *handlers, struct http **ret, struct nsbox_error *err)
+void http_set_peers(struct http *h, const struct http_peers *peers)
+{
+	h->peers = *peers;
+	door_set_peers(h->door, peers);
+}
+
+unsigned http_connections(const struct http *h)
+{
+	return h->n_visitors;
+}
+
+int http_new(struct loop *l, int listen_fd, int tcp_fd, const struct http_peers *peers,
+	     size_t body_max, const struct http_handlers *handlers, struct http **ret,
+	     struct nsbox_error *err)
 {
 	struct http *h = calloc(1, sizeof(*h));
 	const union MHD_DaemonInfo *info;
@@ -444,6 +564,7 @@ int http_new(struct loop *l, int listen_fd, const struct http_peers *peers, size
 		.loop = l, .peers = *peers, .handlers = *handlers, .body_max = body_max
 	};
 	h->timer = (struct loop_timer){ .fn = on_timer, .ctx = h };
+	h->look = (struct loop_timer){ .fn = on_look, .ctx = h };
 	h->daemon = MHD_start_daemon(
 		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL,
 		on_access, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
@@ -458,10 +579,14 @@ int http_new(struct loop *l, int listen_fd, const struct http_peers *peers, size
 	r = loop_add(l, info->epoll_fd, EPOLLIN, on_ready, h, &h->source, err);
 	if (r == 0)
 		r = door_new(l, listen_fd, peers, CONNECTIONS_MAX, on_connection, h, &h->door, err);
+	if (r == 0 && tcp_fd >= 0)
+		r = door_new(l, tcp_fd, peers, CONNECTIONS_MAX, on_connection, h, &h->tcp_door,
+			     err);
 	if (r < 0) {
 		http_free(h);
 		return r;
 	}
+	loop_timer_set(l, &h->look, LOOK_US);
 	soon(h);
 	*ret = h;
 	return 0;
@@ -473,8 +598,10 @@ void http_free(struct http *h)
 		return;
 	loop_del(h->loop, &h->source);
 	loop_timer_cancel(h->loop, &h->timer);
+	loop_timer_cancel(h->loop, &h->look);
 	if (h->daemon)
 		MHD_stop_daemon(h->daemon);
+	door_free(h->tcp_door);
 	door_free(h->door); /* which hears of each connection's end until here */
 	loop_timer_cancel(h->loop, &h->timer);
 	free(h);

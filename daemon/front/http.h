@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/1.1 over the Unix socket: requests in, JSON replies out. */
+/* HTTP/1.1 over the Unix socket, and TCP: requests in, JSON replies out. */
 #ifndef FRONT_HTTP_H
 #define FRONT_HTTP_H
 
 #include <sys/types.h>
 
 #include "daemon/front/loop.h"
+#include "daemon/front/options.h"
 
 struct http;
 struct http_request;
-
-/* Who may speak: root always, and these. */
-struct http_peers {
-	uid_t uids[32];
-	unsigned n_uids;
-	gid_t gids[32];
-	unsigned n_gids;
-};
 
 struct http_handlers {
 	/* A whole request is there. Ends in http_reply(), at once or later. */
 	void (*request)(void *ctx, struct http_request *rq);
 	/* The client of a request that waits for its reply is gone: forget the request. */
 	void (*gone)(void *ctx, struct http_request *rq);
+	/* The workspace that an Authorization header (NULL: none) stands for; NULL: none. */
+	const char *(*token)(void *ctx, const char *header);
+	/* It was refused at the door, and has been answered. */
+	void (*refused)(void *ctx, struct http_request *rq, const char *why);
 	void *ctx;
 };
 
-/* The listening socket is borrowed. */
-int http_new(struct loop *l, int listen_fd, const struct http_peers *peers, size_t body_max,
-	     const struct http_handlers *handlers, struct http **ret, struct nsbox_error *err);
+/* The listening sockets are borrowed; tcp_fd -1: none. */
+int http_new(struct loop *l, int listen_fd, int tcp_fd, const struct http_peers *peers,
+	     size_t body_max, const struct http_handlers *handlers, struct http **ret,
+	     struct nsbox_error *err);
 void http_free(struct http *h);
+void http_set_peers(struct http *h, const struct http_peers *peers);
+unsigned http_connections(const struct http *h);
 /* Send what can be sent without waiting. */
 void http_run(struct http *h);
 
@@ -41,6 +41,8 @@ const char *http_header(const struct http_request *rq, const char *name); /* NUL
 /* The trace that the request is part of, as W3C Trace Context writes it; NULL: none. */
 const char *http_traceparent(const struct http_request *rq);
 uid_t http_peer(const struct http_request *rq);
+/* That of a client's token; NULL: it came through the Unix socket. */
+const char *http_workspace(const struct http_request *rq);
 void **http_data(struct http_request *rq); /* a place for the handler's own pointer */
 
 /* Takes body (malloc'd JSON; NULL: an empty 503). headers: "Name", "value", ..., NULL; or NULL. */

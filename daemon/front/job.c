@@ -481,6 +481,7 @@ static void compile(struct job *j)
 	hash_manifest(j);
 	memset(&q, 0, sizeof(q));
 	memcpy(&q.host, &j->sv->host, sizeof(q.host));
+	memcpy(&q.ceiling, &j->sv->ceiling, sizeof(q.ceiling));
 	if (j->kind == JOB_PYTHON)
 		q.flags |= COMPILE_PYTHON;
 	else if (!j->spec->argv)

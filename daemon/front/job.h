@@ -27,6 +27,7 @@ struct job_services {
 	struct compiler *compiler;
 	const char *unpacker;
 	struct nsbox_host host;
+	struct nsbox_ceiling ceiling;
 	/* The job is over: its reply is there. Called once per job; nobody else has heard of it. */
 	void (*finished)(void *ctx, struct job *job);
 	/* It started, or wrote something. */

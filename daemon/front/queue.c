@@ -41,6 +41,11 @@ int queue_new(const struct queue_limits *limits, struct queue **ret, struct nsbo
 	return 0;
 }
 
+void queue_set_limits(struct queue *q, const struct queue_limits *limits)
+{
+	q->limits = *limits;
+}
+
 /* ------------------------------------------------------------------ lanes */
 
 static struct queue_lane *find_lane(struct queue *q, const char *name)
@@ -112,6 +117,13 @@ static void take_out(struct list *l, struct queue_entry *e)
 	e->next = NULL;
 }
 
+static void limits_of(const struct queue *q, const char *workspace, size_t *waiting,
+		      size_t *running)
+{
+	if (q->limits.of)
+		q->limits.of(q->limits.ctx, workspace, waiting, running);
+}
+
 int queue_restore(struct queue *q, const char *workspace, uint32_t priority, struct queue_entry *e,
 		  void *owner)
 {
@@ -134,10 +146,12 @@ int queue_push(struct queue *q, const char *workspace, uint32_t priority, struct
 	       void *owner)
 {
 	const struct queue_lane *l = find_lane(q, workspace);
+	size_t waiting = 0, running = 0;
 
 	if (q->n >= q->limits.waiting)
 		return -EAGAIN;
-	if (q->limits.workspace_waiting && l && l->waiting >= q->limits.workspace_waiting)
+	limits_of(q, workspace, &waiting, &running);
+	if (waiting && l && l->waiting >= waiting)
 		return -EDQUOT;
 	return queue_restore(q, workspace, priority, e, owner);
 }
@@ -152,8 +166,12 @@ static struct queue_entry *first_of(struct queue_lane *l)
 
 static bool may_run(const struct queue *q, const struct queue_lane *l)
 {
-	return l->waiting &&
-	       (q->limits.workspace_running == 0 || l->running < q->limits.workspace_running);
+	size_t waiting = 0, running = 0;
+
+	if (!l->waiting)
+		return false;
+	limits_of(q, l->name, &waiting, &running);
+	return running == 0 || l->running < running;
 }
 
 void *queue_pop(struct queue *q)

@@ -26,12 +26,15 @@ struct queue_entry {
 };
 
 struct queue_limits {
-	size_t waiting;		  /* in all */
-	size_t workspace_waiting; /* of one workspace; 0: no limit of its own */
-	size_t workspace_running;
+	size_t waiting; /* in all */
+	/* Of one workspace, 0: no limit of its own; NULL: there is none. Asked when it matters. */
+	void (*of)(void *ctx, const char *workspace, size_t *waiting, size_t *running);
+	void *ctx;
 };
 
 int queue_new(const struct queue_limits *limits, struct queue **ret, struct nsbox_error *err);
+/* Others from now on; what waits or runs beyond them stays. */
+void queue_set_limits(struct queue *q, const struct queue_limits *limits);
 void queue_free(struct queue *q);
 /* -EAGAIN: it is full; -EDQUOT: this workspace's part is. owner is what queue_pop() gives back. */
 int queue_push(struct queue *q, const char *workspace, uint32_t priority, struct queue_entry *e,

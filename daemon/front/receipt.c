@@ -11,6 +11,7 @@
 #include "daemon/common/digest.h"
 #include "daemon/front/job.h"
 #include "daemon/front/json_reply.h"
+#include "daemon/front/who.h"
 #include "nsbox/util.h"
 
 static void put_known(struct json_object *o, const char *key, const char *value)
@@ -76,7 +77,8 @@ static void put_asked(struct json_object *o, const struct job *j)
 	json_put_text(o, "job_id", j->id);
 	json_put_text(o, "kind", job_kind_names[j->kind]);
 	json_put_text(o, "workspace_id", j->workspace);
-	json_put_u64(o, "uid", j->uid);
+	if (j->uid != WHO_NO_UID)
+		json_put_u64(o, "uid", j->uid);
 	put_known(o, "trace_id", j->trace_id);
 	put_known(o, "traceparent", j->traceparent);
 	put_known(o, "request_sha256", j->body_sha256);

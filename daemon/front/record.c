@@ -227,7 +227,7 @@ static struct job *take_waiting(struct front *f)
 {
 	struct job *list = NULL, *j;
 
-	while (!f->closing && !f->trouble.code && f->running < f->runners &&
+	while (!f->closing && !f->draining && !f->trouble.code && f->running < f->runners &&
 	       (j = queue_pop(f->queue))) {
 		f->running++;
 		j->started_unix_ms = unix_ms();
@@ -317,6 +317,7 @@ static void succeed(struct front *f, struct job *popped)
 		next = j->next_popped;
 		start(f, j);
 	}
+	control_ended(f);
 }
 
 /* Never accepted; those that are over already leave the other list, too. */

@@ -11,21 +11,27 @@
  * first pair that gives up by itself ends the supervisor: what keeps it from starting will not go
  * away by trying again, and whoever started it should hear of it.
  *
- * The supervisor parses nothing but its command line and talks to nobody.
+ * The supervisor opens the operator's files and gives them to the front (orders.h); the one that it
+ * needs itself is read by a process apart (config_read.c). TERM lets the front finish what runs, a
+ * second TERM or INT does not; HUP reads the files again, and either all of them are in force
+ * afterwards or none is. To the service manager it says what the front has said.
  */
-#include "daemon/front/supervisor.h"
+#include "daemon/front/supervisor_private.h"
 
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "daemon/front/datadir.h"
+#include "daemon/front/sd.h"
 #include "nsbox/util.h"
 
 #define PAUSE_MIN_MS 100
@@ -33,37 +39,16 @@
 #define SETTLED_US   (UINT64_C(10) * 1000000)
 #define END_MS	     5000
 
-struct member {
-	const char *name;
-	pid_t pid; /* 0: not running */
-	int status;
-};
-
-struct supervisor {
-	const struct front_options *opt;
-	char **argv;
-	char self[4096];
-	char *spawn_path;
-	char **env;
-	int listen_fd, data_fd;
-	bool change_user;
-	const char *user;
-	uid_t uid;
-	gid_t gid;
-	sigset_t signals;
-	struct member front, spawn;
-};
-
 /* ------------------------------------------------------------------ users and environment */
 
 static int find_user(struct supervisor *s, struct nsbox_error *err)
 {
-	const char *name = s->opt->user ? s->opt->user : "nsbox";
+	const char *name = *s->opt->user ? s->opt->user : "nsbox";
 	struct passwd *pw;
 
 	s->uid = geteuid();
 	s->gid = getegid();
-	if (s->uid != 0 && !s->opt->user)
+	if (s->uid != 0 && !*s->opt->user)
 		return 0;
 	errno = 0;
 	pw = getpwnam(name);
@@ -124,7 +109,7 @@ static void become_user(const struct supervisor *s)
 /* Descriptors in[i] become 3 + i, all others above 2 go. */
 static void place_fds(const int *in, int n)
 {
-	int high[3];
+	int high[4];
 
 	for (int i = 0; i < n; i++)
 		high[i] = fcntl(in[i], F_DUPFD_CLOEXEC, 16);
@@ -159,47 +144,53 @@ static int start(struct supervisor *s, struct member *m, const char *path, char 
 	_exit(127);
 }
 
-static int start_front(struct supervisor *s, int sock, struct nsbox_error *err)
+static int start_front(struct supervisor *s, int sock, int orders, struct nsbox_error *err)
 {
-	int fds[] = { s->listen_fd, sock, s->data_fd };
-	size_t n = 0;
-	auto_free char **argv = NULL;
-	int r;
+	const int fds[] = { s->listen_fd, sock, s->data_fd, orders };
+	char *const argv[] = { s->args->argv[0], (char *)"--front", NULL };
 
-	while (s->argv[n])
-		n++;
-	argv = calloc(n + 3, sizeof(*argv));
-	if (!argv)
-		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "start the front");
-	/* The first word, so that no option's argument can be taken for it. */
-	argv[0] = s->argv[0];
-	argv[1] = (char *)"--front";
-	memcpy(argv + 2, s->argv + 1, n * sizeof(*argv));
-	r = start(s, &s->front, s->self, argv, fds, ARRAY_SIZE(fds), true, err);
-	return r;
+	return start(s, &s->front, s->self, argv, fds, ARRAY_SIZE(fds), true, err);
 }
 
 static int start_spawn(struct supervisor *s, int sock, struct nsbox_error *err)
 {
 	char *const plain[] = { (char *)"nsbox-spawn", NULL };
 	char *const with_state[] = { (char *)"nsbox-spawn", (char *)"--state-dir",
-				     (char *)s->opt->state_dir, NULL };
+				     s->opt->state_dir, NULL };
 
-	return start(s, &s->spawn, s->spawn_path, s->opt->state_dir ? with_state : plain, &sock, 1,
+	return start(s, &s->spawn, s->spawn_path, *s->opt->state_dir ? with_state : plain, &sock, 1,
 		     false, err);
+}
+
+static int make_pair(int *a, int *b, struct nsbox_error *err)
+{
+	int sv[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make a socket pair");
+	*a = sv[0];
+	*b = sv[1];
+	return 0;
 }
 
 static int start_pair(struct supervisor *s, struct nsbox_error *err)
 {
-	auto_close int a = -1, b = -1;
-	int sv[2], r;
+	auto_close int a = -1, b = -1, ours = -1, theirs = -1;
+	int r = make_pair(&a, &b, err);
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
-		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make a socket pair");
-	a = sv[0];
-	b = sv[1];
-	r = start_spawn(s, b, err);
-	return r == 0 ? start_front(s, a, err) : r;
+	if (r == 0)
+		r = make_pair(&ours, &theirs, err);
+	if (r == 0)
+		r = start_spawn(s, b, err);
+	if (r == 0)
+		r = start_front(s, a, theirs, err);
+	if (r < 0)
+		return r;
+	close_fd(&s->order_fd);
+	s->order_fd = take_fd(&ours);
+	s->ready = false;
+	free_ptr(&s->next);
+	return lead_options(s, s->opt, err);
 }
 
 /* ------------------------------------------------------------------ waiting and ending */
@@ -220,40 +211,68 @@ static void reap(struct supervisor *s)
 	}
 }
 
-/* True: told to end. False: time is over, or (any_death) one of the pair is gone. */
+static void on_signal(struct supervisor *s)
+{
+	struct signalfd_siginfo info;
+
+	while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo == SIGHUP)
+			lead_reload(s);
+		else if (info.ssi_signo == SIGTERM && !s->drain_end)
+			lead_drain(s);
+		else if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
+			s->drain_end = 1;
+	}
+}
+
+/* How long poll() may sleep until then, and until the next sign of life is due. */
+static int sleep_ms(const struct supervisor *s, uint64_t end, uint64_t ping)
+{
+	uint64_t now = monotonic_us(), at = MIN(end, s->watchdog_us ? ping : UINT64_MAX);
+
+	if (s->drain_end)
+		at = MIN(at, s->drain_end);
+	return at <= now ? 0 : (int)MIN((at - now + 999) / 1000, UINT64_C(3600000));
+}
+
+/* True: it is to end now. False: time is over, or (any_death) one of the pair is gone. */
 static bool wait_for(struct supervisor *s, uint64_t ms, bool any_death)
 {
-	uint64_t end = ms ? monotonic_us() + ms * 1000 : UINT64_MAX;
+	uint64_t end = ms ? monotonic_us() + ms * 1000 : UINT64_MAX, ping = 0;
 
 	for (;;) {
-		uint64_t now = monotonic_us();
-		uint64_t left = MIN(end - MIN(now, end), UINT64_C(3600000000));
-		struct timespec ts = { (time_t)(left / 1000000), (long)(left % 1000000) * 1000 };
-		int sig;
+		struct pollfd fds[] = { { s->signal_fd, POLLIN, 0 }, { s->order_fd, POLLIN, 0 } };
 
 		reap(s);
 		if (any_death && (!s->front.pid || !s->spawn.pid))
+			return s->drained || s->drain_end;
+		if (monotonic_us() >= end)
 			return false;
-		if (left == 0)
-			return false;
-		sig = sigtimedwait(&s->signals, NULL, &ts);
-		if (sig == SIGTERM || sig == SIGINT)
+		if (s->drain_end && (!any_death || monotonic_us() >= s->drain_end))
 			return true;
+		lead_ping(s, &ping);
+		if (poll(fds, ARRAY_SIZE(fds), sleep_ms(s, end, ping)) < 0)
+			continue;
+		/* What the front has said counts before its death is seen. */
+		if (fds[1].revents)
+			lead_hear(s);
+		if (fds[0].revents)
+			on_signal(s);
 	}
 }
 
 static void end_member(struct supervisor *s, struct member *m)
 {
-	const struct timespec tick = { 0, 50000000 };
-
 	if (m->pid)
 		kill(m->pid, SIGTERM);
-	for (int waited = 0; m->pid && waited < END_MS; waited += 50) {
-		sigset_t chld;
+	for (int waited = 0; m->pid && waited < END_MS; waited += 20) {
+		struct signalfd_siginfo info;
+		struct pollfd fd = { s->signal_fd, POLLIN, 0 };
 
-		sigemptyset(&chld);
-		sigaddset(&chld, SIGCHLD);
-		sigtimedwait(&chld, NULL, &tick);
+		poll(&fd, 1, 20);
+		while (read(s->signal_fd, &info, sizeof(info)) > 0)
+			if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
+				s->drain_end = 1;
 		reap(s);
 	}
 	if (m->pid) {
@@ -308,53 +327,105 @@ static int run(struct supervisor *s, struct nsbox_error *err)
 			return 0;
 		describe(&s->spawn, why[0], sizeof(why[0]));
 		describe(&s->front, why[1], sizeof(why[1]));
-		if (first && by_itself)
+		if (first && by_itself && !s->ready_once)
 			return nsbox_fail(err, NSBOX_E_SETUP, 0,
 					  "the service did not start: %s, %s", why[0], why[1]);
 		pause = monotonic_us() - began > SETTLED_US ? PAUSE_MIN_MS
 							    : MIN(pause * 2, PAUSE_MAX_MS);
 		fprintf(stderr, "<4>nsboxd: %s, %s; starting again\n", why[0], why[1]);
+		sd_notify_text("STATUS=starting again");
 		if (wait_for(s, pause, false))
 			return 0;
 	}
 }
 
-int supervise(struct front_options *opt, char **argv, struct nsbox_error *err)
+static int open_signals(struct supervisor *s, struct nsbox_error *err)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return s->signal_fd < 0 ? nsbox_fail(err, NSBOX_E_NOMEM, errno, "signalfd") : 0;
+}
+
+/* Those of the service manager, else our own. */
+static int open_sockets(struct supervisor *s, struct nsbox_error *err)
+{
+	int r = sd_take_sockets(&s->listen_fd, &s->tcp_fd, err);
+
+	s->own_socket = s->listen_fd < 0;
+	if (r == 0 && s->own_socket)
+		r = listen_open(s->opt, s->gid, &s->listen_fd, err);
+	if (r == 0 && s->tcp_fd >= 0 && !*s->opt->tokens)
+		r = nsbox_fail(err, NSBOX_E_INVALID, 0,
+			       "the service manager brings a TCP socket, and there is no file of "
+			       "tokens for it: --tokens");
+	if (r == 0 && s->tcp_fd < 0 && *s->opt->tcp)
+		r = listen_tcp(s->opt->tcp, s->opt->tcp_any, &s->tcp_fd, err);
+	return r;
+}
+
+static void supervisor_done(struct supervisor *s)
+{
+	if (s->own_socket && s->listen_fd >= 0)
+		unlink(s->opt->socket_path);
+	close_fd(&s->listen_fd);
+	close_fd(&s->tcp_fd);
+	close_fd(&s->data_fd);
+	close_fd(&s->order_fd);
+	close_fd(&s->signal_fd);
+	free(s->spawn_path);
+	for (size_t i = 0; s->env && s->env[i]; i++)
+		free(s->env[i]);
+	free(s->env);
+	free(s->opt);
+	free(s->next);
+}
+
+static const char *or_null(const char *s)
+{
+	return *s ? s : NULL;
+}
+
+int supervise(struct front_options *opt, const struct front_arguments *args,
+	      struct nsbox_error *err)
 {
 	struct supervisor s = { .opt = opt,
-				.argv = argv,
+				.args = args,
 				.listen_fd = -1,
+				.tcp_fd = -1,
 				.data_fd = -1,
+				.order_fd = -1,
+				.signal_fd = -1,
+				.watchdog_us = sd_watchdog_us(),
 				.front.name = "the front",
 				.spawn.name = "nsbox-spawn" };
 	ssize_t n = readlink("/proc/self/exe", s.self, sizeof(s.self) - 1);
 	int r;
 
-	if (n <= 0)
+	if (n <= 0) {
+		free(opt);
 		return nsbox_fail(err, NSBOX_E_IO, errno, "find my own program");
+	}
 	s.self[n] = 0;
-	sigemptyset(&s.signals);
-	sigaddset(&s.signals, SIGTERM);
-	sigaddset(&s.signals, SIGINT);
-	sigaddset(&s.signals, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &s.signals, NULL);
-	r = find_user(&s, err);
+	r = open_signals(&s, err);
+	if (r == 0)
+		r = find_user(&s, err);
 	if (r == 0 && (make_environment(&s) < 0 ||
 		       asprintf(&s.spawn_path, "%s/nsbox-spawn", opt->libexec) < 0))
 		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "start the service");
 	if (r == 0)
-		r = listen_open(opt, s.gid, &s.listen_fd, err);
-	if (r < 0)
-		return r;
-	r = datadir_open(opt->data_dir, opt->state_dir, s.uid, s.gid, &s.data_fd, err);
+		r = open_sockets(&s, err);
+	if (r == 0)
+		r = datadir_open(or_null(opt->data_dir), or_null(opt->state_dir), s.uid, s.gid,
+				 &s.data_fd, err);
 	if (r == 0)
 		r = run(&s, err);
-	unlink(opt->socket_path);
-	close_fd(&s.listen_fd);
-	close_fd(&s.data_fd);
-	free(s.spawn_path);
-	for (size_t i = 0; s.env[i]; i++)
-		free(s.env[i]);
-	free(s.env);
+	supervisor_done(&s);
 	return r;
 }

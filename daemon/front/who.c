@@ -21,7 +21,8 @@ int who_tie_parse(struct who_ties *t, const char *text)
 	for (unsigned i = 0; i < t->n; i++)
 		if (t->tie[i].uid == uid)
 			return -EINVAL;
-	t->tie[t->n++] = (struct who_tie){ (uid_t)uid, equals + 1 };
+	t->tie[t->n].uid = (uid_t)uid;
+	strcpy(t->tie[t->n++].workspace, equals + 1);
 	return 0;
 }
 

@@ -8,14 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/common/client.h"
 #include "daemon/common/text.h"
+#include "nsbox/cli/ask.h"
 #include "nsbox/cli/cli.h"
 #include "nsbox/cli/pack.h"
 #include "nsbox/util.h"
 #include "policy/json_strict.h"
-
-#define SOCKET_DEFAULT "/run/nsbox/nsbox.sock"
 
 #define ENVS_MAX 256
 
@@ -111,65 +109,14 @@ static const struct option_row plain_rows[] = {
 
 /* ------------------------------------------------------------------ asking */
 
-struct answer {
-	int status;
-	char *text;
-	size_t len;
-	struct json_object *body;
-};
-
-static void answer_done(struct answer *a)
-{
-	json_object_put(a->body);
-	free(a->text);
-	memset(a, 0, sizeof(*a));
-}
-
-static const char *member(struct json_object *o, const char *key)
-{
-	struct json_object *v = NULL;
-
-	if (!json_object_is_type(o, json_type_object) || !json_object_object_get_ex(o, key, &v))
-		return NULL;
-	return json_object_is_type(v, json_type_string) ? json_object_get_string(v) : NULL;
-}
-
-/* The daemon's own words about a refusal. */
-static int refused(const struct answer *a)
-{
-	struct json_object *e = NULL;
-	const char *pointer, *msg;
-
-	if (json_object_is_type(a->body, json_type_object))
-		json_object_object_get_ex(a->body, "error", &e);
-	pointer = member(e, "pointer");
-	msg = member(e, "message");
-	fprintf(stderr, "nsbox: %s%s%s (HTTP %d)\n", pointer ? pointer : "", pointer ? ": " : "",
-		msg ? msg : "the daemon refused the request", a->status);
-	return EXIT_NSBOX;
-}
-
 static int ask(const struct job_options *o, const char *method, const char *path,
 	       struct json_object *body, struct answer *ret)
 {
-	const struct json_limits lim = { .max_size = 1u << 30,
-					 .max_depth = JSON_DEPTH_MAX,
-					 .code = NSBOX_E_PROTOCOL };
-	const char *socket = o->socket ? o->socket : getenv("NSBOX_SOCKET");
-	size_t len = 0;
-	const char *text =
-		body ? json_object_to_json_string_length(body, JSON_C_TO_STRING_PLAIN, &len) : NULL;
-	struct nsbox_error err = { 0 };
+	int r = ask_daemon(o->socket, method, path, body, ret);
 
-	memset(ret, 0, sizeof(*ret));
-	if (client_request(socket ? socket : SOCKET_DEFAULT, method, path, text, len, &ret->status,
-			   &ret->text, &ret->len, &err) < 0)
-		return cli_error(&err);
-	if (json_strict_parse(ret->text, ret->len, &lim, &ret->body, &err) < 0)
-		return cli_error(&err);
-	if (o->json && ret->len)
+	if (r >= 0 && o->json && ret->len)
 		printf("%s\n", ret->text);
-	return ret->status >= 200 && ret->status < 300 ? 0 : refused(ret);
+	return r < 0 ? EXIT_NSBOX : r;
 }
 
 /* ------------------------------------------------------------------ the request */
@@ -338,8 +285,8 @@ static bool is_true(struct json_object *o, const char *key)
 /* Print a finished job's streams and value; its exit status. */
 static int show_result(struct json_object *result)
 {
-	const char *out = member(result, "stdout"), *err = member(result, "stderr");
-	const char *cause = member(result, "cause"), *msg = member(result, "msg");
+	const char *out = answer_text(result, "stdout"), *err = answer_text(result, "stderr");
+	const char *cause = answer_text(result, "cause"), *msg = answer_text(result, "msg");
 	struct json_object *data = NULL;
 	int code = integer(result, "code", 0), status = integer(result, "exit_code", EXIT_NSBOX);
 
@@ -382,7 +329,7 @@ static int submit(int argc, char **argv, const char *usage, bool wait)
 		if (wait)
 			r = show_result(a.body);
 		else
-			printf("%s\n", member(a.body, "id") ? member(a.body, "id") : "");
+			printf("%s\n", answer_text(a.body, "id") ? answer_text(a.body, "id") : "");
 	}
 	answer_done(&a);
 	json_object_put(body);
@@ -412,10 +359,10 @@ static int job_list(int argc, char **argv)
 	if (r == 0 && !o.json && json_object_object_get_ex(a.body, "jobs", &list)) {
 		for (size_t i = 0; i < json_object_array_length(list); i++) {
 			struct json_object *j = json_object_array_get_idx(list, i);
-			const char *cause = member(j, "cause");
+			const char *cause = answer_text(j, "cause");
 
-			printf("%-40s %-16s %-10s %s\n", member(j, "id"), member(j, "kind"),
-			       member(j, "state"), cause ? cause : "");
+			printf("%-40s %-16s %-10s %s\n", answer_text(j, "id"),
+			       answer_text(j, "kind"), answer_text(j, "state"), cause ? cause : "");
 		}
 	}
 	answer_done(&a);
@@ -441,7 +388,7 @@ static int one(int argc, char **argv, const char *usage, const char *method)
 	snprintf(path, sizeof(path), "/v1/jobs/%s", argv[optind]);
 	r = ask(&o, method, path, NULL, &a);
 	if (r == 0 && !o.json) {
-		fprintf(stderr, "state     %s\n", member(a.body, "state"));
+		fprintf(stderr, "state     %s\n", answer_text(a.body, "state"));
 		if (json_object_object_get_ex(a.body, "result", &result) && result &&
 		    !strcmp(method, "GET"))
 			r = show_result(result);

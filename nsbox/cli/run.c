@@ -79,8 +79,23 @@ void run_name_skill(const struct nsbox_manifest *m, const char *dir, char *buf, 
 	buf[n] = '\0';
 }
 
+static int load_ceiling(const char *path, struct nsbox_ceiling *ret, struct nsbox_error *err)
+{
+	auto_free char *text = NULL;
+	size_t len = 0;
+	int r = cli_read_file(path, 256u << 10, &text, &len, err);
+
+	if (r < 0)
+		return r;
+	r = nsbox_ceiling_parse(text, len, ret, err);
+	if (r < 0)
+		nsbox_error_prefix(err, "%s", path);
+	return r;
+}
+
 static int make_policy(struct run *c, struct nsbox_error *err)
 {
+	struct nsbox_ceiling ceiling;
 	struct nsbox_resolve_options ro = {
 		.host = &c->host,
 		.python_function = c->opt->python,
@@ -90,6 +105,10 @@ static int make_policy(struct run *c, struct nsbox_error *err)
 
 	if (r == 0)
 		r = load_manifest(c, err);
+	if (r == 0 && c->opt->ceiling) {
+		r = load_ceiling(c->opt->ceiling, &ceiling, err);
+		ro.ceiling = &ceiling;
+	}
 	if (r < 0)
 		return r;
 	if (c->opt->skill) {

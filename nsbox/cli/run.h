@@ -18,7 +18,7 @@ struct json_object;
 
 struct run_options {
 	const char *manifest, *skill, *entry, *image, *unpack, *output, *result, *cwd;
-	const char *python, *function, *params;
+	const char *python, *function, *params, *ceiling;
 	const char *put[RUN_LIST_MAX + 1];
 	const char *collect[17];
 	const char *env[RUN_LIST_MAX + 1];

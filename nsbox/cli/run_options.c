@@ -26,6 +26,7 @@ SETTER(cwd)
 SETTER(python)
 SETTER(function)
 SETTER(params)
+SETTER(ceiling)
 
 static int append(const char **list, unsigned *n, unsigned max, const char *v, const char *option)
 {
@@ -100,6 +101,7 @@ static const struct option_row rows[] = {
 	{ "skill", 's', "DIR", "copy a skill directory in; its skill.json is the policy",
 	  set_skill },
 	{ "entry", 'e', "ID", "entry point of the skill (default: main)", set_entry },
+	{ "ceiling", 0, "FILE", "what it may have at most, JSON, as for nsboxd", set_ceiling },
 	{ "image", 'i', "NAME", "root of the sandbox (default: host)", set_image },
 	{ "put", 'p', "SRC[:DST]", "copy a file or directory into the working directory", set_put },
 	{ "unpack", 'u', "ARCHIVE", "unpack a zip or tar into the working directory", set_unpack },

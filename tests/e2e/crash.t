@@ -157,7 +157,7 @@ def test_all_killed_at_once(t):
 
 def test_terminated(t):
     before = leftovers.Snapshot()
-    daemon = service.Daemon()
+    daemon = service.Daemon(options=["--drain", "1"])
     threads, answers = start_jobs(daemon, 2)
     began = time.monotonic()
     status = daemon.stop()

@@ -7,10 +7,20 @@
 static struct queue *q;
 static struct queue_entry entry[64];
 
+static size_t most_waiting, most_running; /* of one workspace */
+
+static void test_limits(void *ctx, const char *workspace, size_t *waiting, size_t *running)
+{
+	*waiting = most_waiting;
+	*running = most_running;
+}
+
 static void make(size_t waiting, size_t workspace_waiting, size_t workspace_running)
 {
-	const struct queue_limits limits = { waiting, workspace_waiting, workspace_running };
+	const struct queue_limits limits = { waiting, test_limits, NULL };
 
+	most_waiting = workspace_waiting;
+	most_running = workspace_running;
 	ck_assert_int_eq(queue_new(&limits, &q, NULL), 0);
 }
 

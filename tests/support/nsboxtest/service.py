@@ -110,16 +110,17 @@ class Daemon:
             time.sleep(0.5)
 
     def stop(self):
-        """TERM, and 10 s later KILL; the exit status."""
+        """TERM, 3 s later another, which waits for no run, and then KILL; the exit status."""
         status = None
         if self.process:
-            if self.process.poll() is None:
-                self.process.send_signal(signal.SIGTERM)
-            try:
-                status = self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                status = self.process.wait()
+            for how, seconds in ((signal.SIGTERM, 3), (signal.SIGTERM, 10), (signal.SIGKILL, None)):
+                if self.process.poll() is None:
+                    self.process.send_signal(how)
+                try:
+                    status = self.process.wait(seconds)
+                    break
+                except subprocess.TimeoutExpired:
+                    pass
             self.process = None
         if self.dir:
             for _ in range(20):
