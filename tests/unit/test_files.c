@@ -771,7 +771,7 @@ START_TEST(test_collect_deep)
 	auto_close int at = openat(root_fd, "workspace", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct heard h = { 0 };
 
-	for (int i = 0; i < 60; i++) {
+	for (int i = 0; i < 200; i++) {
 		int next;
 
 		put_file(at, "leaf", 0644, "x", 1);
@@ -780,7 +780,7 @@ START_TEST(test_collect_deep)
 		at = next;
 	}
 	ck_assert_int_eq(collect(&rule, 1, NULL, &h, NULL), 0);
-	ck_assert_uint_eq(h.files, 40);
+	ck_assert_uint_eq(h.files, 128);
 	ck_assert_uint_eq(h.notes, 1);
 }
 END_TEST
