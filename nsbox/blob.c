@@ -8,6 +8,7 @@
  * string, so no string is read further than what is allowed of it: the check is over in
  * milliseconds, whatever it is given.
  */
+#include <nsbox/files.h>
 #include <nsbox/plan.h>
 
 #include <fcntl.h>
@@ -285,16 +286,71 @@ static const char *check_exec_fixed(const struct blob *b)
 	return NULL;
 }
 
+/* A path of a request: what the caller says, and not long. Where it leads is the helper's. */
+static bool verb_str_ok(const struct blob *b, str_off off, bool wanted)
+{
+	size_t len;
+
+	if (!str_ok(b, off))
+		return false;
+	len = strnlen(blob_get_str(b, off), PATH_SIZE);
+	return len < PATH_SIZE && (wanted ? len > 0 : len == 0);
+}
+
+static const struct {
+	uint32_t flags;
+	bool target, pattern;
+} verbs[NSBOX_FILE_VERB_MAX] = {
+	[NSBOX_FILE_STAT] = { NSBOX_FILE_FOLLOW, 0, 0 },
+	[NSBOX_FILE_LIST] = { NSBOX_FILE_RECURSIVE, 0, 0 },
+	[NSBOX_FILE_GET] = { 0, 0, 0 },
+	[NSBOX_FILE_PUT] = { NSBOX_FILE_PARENTS | NSBOX_FILE_EXCLUSIVE, 0, 0 },
+	[NSBOX_FILE_MKDIR] = { NSBOX_FILE_PARENTS, 0, 0 },
+	[NSBOX_FILE_REMOVE] = { NSBOX_FILE_RECURSIVE, 0, 0 },
+	[NSBOX_FILE_MOVE] = { NSBOX_FILE_PARENTS | NSBOX_FILE_EXCLUSIVE, 1, 0 },
+	[NSBOX_FILE_UPLOAD] = { 0, 0, 0 },
+	[NSBOX_FILE_DOWNLOAD] = { 0, 0, 0 },
+	[NSBOX_FILE_GLOB] = { 0, 0, 1 },
+	[NSBOX_FILE_GREP] = { NSBOX_FILE_IGNORE_CASE, 0, 1 },
+};
+
+static const char *check_verb_fixed(const struct blob *b)
+{
+	const struct verb_fixed *f = blob_fixed(b, struct verb_fixed);
+	const char *glob;
+
+	if (!f->verb || f->verb >= NSBOX_FILE_VERB_MAX || f->reserved)
+		return "verb";
+	if (f->flags & ~verbs[f->verb].flags)
+		return "flags of a verb";
+	if (f->mode > 0777 && f->mode != NSBOX_FILE_MODE_DEFAULT)
+		return "mode";
+	if (!f->deadline_ms || f->deadline_ms > 24u * 3600 * 1000)
+		return "deadline";
+	if (f->offset > INT64_MAX || !f->files || f->total_bytes > INT64_MAX)
+		return "offset or limit";
+	if (!verb_str_ok(b, f->path, true) || !verb_str_ok(b, f->target, verbs[f->verb].target) ||
+	    !verb_str_ok(b, f->text, f->verb == NSBOX_FILE_GREP))
+		return "path, target or text";
+	if (!str_ok(b, f->pattern))
+		return "pattern";
+	glob = blob_get_str(b, f->pattern);
+	if (*glob && (!verbs[f->verb].pattern || !glob_ok(glob)))
+		return "pattern";
+	return f->verb == NSBOX_FILE_GLOB && !*glob ? "pattern" : NULL;
+}
+
 #define PLAN 1
 #define EXEC 2
 #define ROOT 4
+#define VERB 8
 
 /* Of each section: element size, how many elements at most, which blobs may have it at all. */
 static const struct {
 	uint32_t elem, max, where;
 } shape[SEC_MAX] = {
-	[SEC_STRINGS] = { 1, NSBOX_PLAN_MAX, PLAN | EXEC | ROOT },
-	[SEC_FIXED] = { 1, 4096, PLAN | EXEC },
+	[SEC_STRINGS] = { 1, NSBOX_PLAN_MAX, PLAN | EXEC | ROOT | VERB },
+	[SEC_FIXED] = { 1, 4096, PLAN | EXEC | VERB },
 	[SEC_OPS] = { sizeof(struct mount_op), OPS_MAX, PLAN | ROOT },
 	[SEC_LANDLOCK] = { sizeof(struct landlock_rule), RULES_MAX, PLAN },
 	[SEC_BPF] = { sizeof(struct sock_filter), BPF_MAX_INSNS, PLAN },
@@ -309,7 +365,10 @@ static const struct {
 static const char *check_sections(const struct blob *b)
 {
 	const struct blob_header *h = (const struct blob_header *)b->base;
-	uint32_t self = h->magic == PLAN_MAGIC ? PLAN : h->magic == EXEC_MAGIC ? EXEC : ROOT;
+	uint32_t self = h->magic == PLAN_MAGIC	 ? PLAN
+			: h->magic == EXEC_MAGIC ? EXEC
+			: h->magic == VERB_MAGIC ? VERB
+						 : ROOT;
 
 	for (int i = 0; i < SEC_MAX; i++) {
 		const struct blob_range *r = &h->section[i];
@@ -346,6 +405,11 @@ static const char *check_by_magic(const struct blob *b, uint32_t magic)
 		if (fixed != sizeof(struct exec_fixed))
 			return "fixed part";
 		why = check_exec_fixed(b);
+		break;
+	case VERB_MAGIC:
+		if (fixed != sizeof(struct verb_fixed))
+			return "fixed part";
+		why = check_verb_fixed(b);
 		break;
 	case ROOT_MAGIC: break; /* a list of operations, no more */
 	default: return "unknown kind";

@@ -143,53 +143,79 @@ int child_fork(void)
 	return (int)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
-int child_helper(struct child *c, bool filter,
-		 int (*fn)(struct child *, void *, struct nsbox_error *), void *arg,
-		 struct nsbox_error *err)
+static _Noreturn void be_helper(struct child *c, const struct helper_job *job, int report_fd)
 {
 	struct nsbox_error report = { 0 };
-	int pipe_fds[2], status, r;
-	pid_t pid;
+	const int keep[] = { report_fd, c->new_root, job->keep[0], job->keep[1] };
+	int r = child_close_others(3, keep, ARRAY_SIZE(keep));
+
+	if (r < 0)
+		r = nsbox_fail(&report, NSBOX_E_SETUP, r, "close a helper's descriptors");
+	if (r == 0)
+		r = payload_credentials(c, &report);
+	/* Init sets it for all later; this helper may run before that stage. */
+	if (r == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		r = nsbox_fail(&report, NSBOX_E_SETUP, errno, "set no_new_privs");
+	if (r == 0)
+		r = payload_filter(c, &report);
+	if (r == 0)
+		r = job->run(c, job->arg, &report);
+	if (r < 0)
+		write_full(report_fd, &report, sizeof(report));
+	_exit(r < 0);
+}
+
+int child_helper_start(struct child *c, const struct helper_job *job, struct helper *ret,
+		       struct nsbox_error *err)
+{
+	int pipe_fds[2], r;
 
 	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make a pipe for a helper");
-	pid = child_fork();
-	if (pid < 0) {
-		r = -errno;
+	ret->pid = child_fork();
+	if (ret->pid == 0)
+		be_helper(c, job, pipe_fds[1]);
+	r = ret->pid < 0 ? -errno : 0;
+	close(pipe_fds[1]);
+	if (r < 0) {
 		close(pipe_fds[0]);
-		close(pipe_fds[1]);
 		return nsbox_fail(err, NSBOX_E_NOMEM, r, "fork a helper");
 	}
-	if (pid == 0) {
-		close(pipe_fds[0]);
-		close(c->control);
-		r = payload_credentials(c, &report);
-		/* Init sets it for all later; this helper may run before that stage. */
-		if (r == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-			r = nsbox_fail(&report, NSBOX_E_SETUP, errno, "set no_new_privs");
-		if (r == 0 && filter)
-			r = payload_filter(c, &report);
-		if (r == 0)
-			r = fn(c, arg, &report);
-		if (r < 0)
-			write_full(pipe_fds[1], &report, sizeof(report));
-		_exit(r < 0);
-	}
-	close(pipe_fds[1]);
-	r = read_full(pipe_fds[0], &report, sizeof(report));
-	close(pipe_fds[0]);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	ret->report = pipe_fds[0];
+	return 0;
+}
+
+int child_helper_over(struct helper *h, int status, struct nsbox_error *err)
+{
+	struct nsbox_error report;
+	int r = read_full(h->report, &report, sizeof(report));
+
+	close_fd(&h->report);
 	if (r == 0) {
 		report.msg[NSBOX_ERROR_MSG_MAX - 1] = '\0';
 		if (err)
 			*err = report;
 		return report.errnum ? -report.errnum : -EINVAL;
 	}
-	if (!WIFEXITED(status) || WEXITSTATUS(status))
-		return nsbox_fail(err, NSBOX_E_SETUP, EIO, "a helper ended early (status 0x%x)",
-				  (unsigned)status);
+	if (WIFSIGNALED(status))
+		return nsbox_fail(err, NSBOX_E_SETUP, EIO, "a helper was ended by signal %d",
+				  WTERMSIG(status));
+	if (WEXITSTATUS(status))
+		return nsbox_fail(err, NSBOX_E_SETUP, EIO, "a helper ended early (status %d)",
+				  WEXITSTATUS(status));
 	return 0;
+}
+
+int child_helper(struct child *c, const struct helper_job *job, struct nsbox_error *err)
+{
+	struct helper h;
+	int status, r = child_helper_start(c, job, &h, err);
+
+	if (r < 0)
+		return r;
+	while (waitpid(h.pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return child_helper_over(&h, status, err);
 }
 
 /* ------------------------------------------------------------------ the table */

@@ -8,6 +8,7 @@
 #define NSBOX_CHILD_H
 
 #include <nsbox/sandbox.h>
+#include <sys/types.h>
 
 #include "nsbox/control.h"
 #include "nsbox/plan_build.h"
@@ -77,10 +78,26 @@ int payload_credentials(const struct child *c, struct nsbox_error *err);
 int payload_filter(const struct child *c, struct nsbox_error *err);
 /* fork(2) without libc's handlers: safe after clone. */
 int child_fork(void);
-/* Run fn confined as a payload in a process of its own and wait for it. */
-int child_helper(struct child *c, bool filter,
-		 int (*fn)(struct child *, void *, struct nsbox_error *), void *arg,
-		 struct nsbox_error *err);
+
+/*
+ * Helpers: processes that init forks for work on files, confined as payloads. They hold the root,
+ * the descriptors of `keep` (-1: none) and nothing else. run's error comes back over a pipe.
+ */
+struct helper_job {
+	int (*run)(struct child *c, void *arg, struct nsbox_error *err);
+	void *arg;
+	int keep[2];
+};
+struct helper {
+	pid_t pid;
+	int report; /* our end of the pipe */
+};
+int child_helper_start(struct child *c, const struct helper_job *job, struct helper *ret,
+		       struct nsbox_error *err);
+/* It ended with this status (wait(2)): what it had to say. */
+int child_helper_over(struct helper *h, int status, struct nsbox_error *err);
+/* Both, waiting in between. */
+int child_helper(struct child *c, const struct helper_job *job, struct nsbox_error *err);
 /* Close all descriptors from `from` on but those of the list (-1 entries are ignored). */
 int child_close_others(int from, const int *keep, unsigned n);
 

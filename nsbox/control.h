@@ -29,12 +29,15 @@ enum ctl_kind {
 	CTL_SIGNAL,  /* id, signal; all: everything but init, else the process group of the exec */
 	CTL_COLLECT, /* fds: out; base, rules */
 	CTL_USAGE,   /* how full are its file systems? */
+	CTL_FILES, /* id, flags (FILESF_*); fds: request (VERB_MAGIC), then in, out as flags say */
+	CTL_FILES_CANCEL, /* id */
 	/* init -> owner */
-	CTL_READY,     /* enforced layers, duration of each stage */
-	CTL_FAILED,    /* error: set-up did not succeed; init exits */
-	CTL_EXITED,    /* id, status (wait(2) form), cpu_us */
-	CTL_COLLECTED, /* error.code 0, or what went wrong */
-	CTL_USED,      /* bytes: what the tmpfs mounts of the sandbox hold */
+	CTL_READY,	/* enforced layers, duration of each stage */
+	CTL_FAILED,	/* error: set-up did not succeed; init exits */
+	CTL_EXITED,	/* id, status (wait(2) form), cpu_us */
+	CTL_COLLECTED,	/* error.code 0, or what went wrong */
+	CTL_USED,	/* bytes: what the tmpfs mounts of the sandbox hold */
+	CTL_FILES_DONE, /* id, error */
 	/* payload -> owner, on the channel */
 	CTL_HELLO,    /* carries SCM_CREDENTIALS: who to put into the control group */
 	CTL_TERMINAL, /* fd: the master of its terminal */
@@ -44,6 +47,8 @@ enum ctl_kind {
 	CTL_PROCEED, /* it is in its control group */
 	CTL_KIND_MAX
 };
+
+enum ctl_files_flags { FILESF_IN = 1 << 0, FILESF_OUT = 1 << 1 };
 
 struct ctl_rule {
 	char glob[256];

@@ -93,6 +93,16 @@ static const char *judge_sizes(const struct nsbox_frame *f)
 	case NSBOX_FRAME_NOTE:
 		return has_path && f->size <= FILES_TEXT_MAX ? NULL
 							     : "note without a path, or long";
+	case NSBOX_FRAME_INFO:
+		if (f->size < sizeof(struct nsbox_file_info) ||
+		    f->size > sizeof(struct nsbox_file_info) + FILES_TEXT_MAX)
+			return "description of a wrong size";
+		return NULL;
+	case NSBOX_FRAME_MATCH:
+		if (f->size < sizeof(struct nsbox_file_match) ||
+		    f->size > sizeof(struct nsbox_file_match) + FILES_TEXT_MAX)
+			return "match of a wrong size";
+		return has_path ? NULL : "match without a path";
 	}
 	return "unknown kind of frame";
 }
@@ -127,7 +137,7 @@ int files_check_frame(const struct nsbox_frame *f, const struct nsbox_files_limi
 
 int files_check_frame_path(const struct nsbox_frame *f, const char *path, struct nsbox_error *err)
 {
-	if (f->kind == NSBOX_FRAME_END)
+	if (f->kind == NSBOX_FRAME_END || (f->kind == NSBOX_FRAME_INFO && f->path_len == 0))
 		return 0;
 	if (f->kind != NSBOX_FRAME_BASE)
 		return nsbox_files_check_path(path, f->path_len, err);

@@ -27,7 +27,8 @@ struct unpack {
 	struct files_count count;
 	struct nsbox_frame frame;
 	char path[FILES_PATH_MAX];
-	char text[FILES_TEXT_MAX + 1]; /* content of all kinds but FILE */
+	/* content of all kinds but FILE */
+	char text[sizeof(struct nsbox_file_info) + FILES_TEXT_MAX + 1];
 };
 
 static int take(struct unpack *u, void *buf, size_t len, struct nsbox_error *err)
@@ -191,6 +192,11 @@ static int unpack_frame(struct unpack *u, struct nsbox_error *err)
 	case NSBOX_FRAME_FILE: r = unpack_file(u, err); break;
 	case NSBOX_FRAME_SYMLINK: r = unpack_link(u, err); break;
 	case NSBOX_FRAME_NOTE: break;
+	case NSBOX_FRAME_INFO:
+	case NSBOX_FRAME_MATCH:
+		r = nsbox_fail(err, NSBOX_E_PROTOCOL, EBADMSG,
+			       "file stream: an answer where files were to come");
+		break;
 	}
 	return r < 0 ? r : 1;
 }

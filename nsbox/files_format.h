@@ -48,6 +48,10 @@ int files_open_parent(int base_fd, const char *path, int *ret_fd, const char **r
 /* A directory; one that is there stays as it is, anything else in its place is removed. */
 int files_make_dir(int base_fd, const char *path, uint32_t mode, struct nsbox_error *err);
 
+/* Does a link at `path` stay in the tree? By its letters alone: absolute ones and those that climb
+ * above the top do not. */
+bool files_link_stays(const char *path, const char *target);
+
 /*
  * Globs: '*', '?' and '[a-z]' ('[!a-z]') within one name, a component "**" for any number of
  * components. A leading dot is nothing special and there is no escape character.

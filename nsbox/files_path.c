@@ -116,6 +116,30 @@ int files_make_dir(int base_fd, const char *path, uint32_t mode, struct nsbox_er
 	return 0;
 }
 
+/* ------------------------------------------------------------------ links */
+
+bool files_link_stays(const char *path, const char *target)
+{
+	int depth = 0;
+
+	if (target[0] == '/')
+		return false;
+	for (const char *p = path; (p = strchr(p, '/')); p++)
+		depth++;
+	for (const char *p = target; *p;) {
+		size_t n = strcspn(p, "/");
+
+		if (n == 2 && p[0] == '.' && p[1] == '.') {
+			if (--depth < 0)
+				return false;
+		} else if (n && !(n == 1 && p[0] == '.')) {
+			depth++;
+		}
+		p += n + (p[n] == '/');
+	}
+	return true;
+}
+
 /* ------------------------------------------------------------------ globs */
 
 /* "[a-z]" at g, c against it; *ret_next behind the class, or NULL where it has no end. */

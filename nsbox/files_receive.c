@@ -72,6 +72,8 @@ static int on_begin(void *ctx, int kind, const char *path, uint32_t mode, uint64
 	case NSBOX_FRAME_NOTE: return 0;
 	case NSBOX_FRAME_SYMLINK:
 	case NSBOX_FRAME_BASE:
+	case NSBOX_FRAME_INFO:
+	case NSBOX_FRAME_MATCH:
 	case NSBOX_FRAME_END: break;
 	}
 	return nsbox_fail(err, NSBOX_E_PROTOCOL, EBADMSG,

@@ -74,29 +74,6 @@ static int send_file(struct send *s, int dir_fd, const char *name)
 	return r;
 }
 
-/* Walk the target by its letters alone: does it ever climb above the top of the tree? */
-static bool stays_inside(const char *path, const char *target)
-{
-	int depth = 0;
-
-	if (target[0] == '/')
-		return false;
-	for (const char *p = path; (p = strchr(p, '/')); p++)
-		depth++;
-	for (const char *p = target; *p;) {
-		size_t n = strcspn(p, "/");
-
-		if (n == 2 && p[0] == '.' && p[1] == '.') {
-			if (--depth < 0)
-				return false;
-		} else if (n && !(n == 1 && p[0] == '.')) {
-			depth++;
-		}
-		p += n + (p[n] == '/');
-	}
-	return true;
-}
-
 static int send_link(struct send *s, int dir_fd, const char *name)
 {
 	char target[FILES_TEXT_MAX + 1];
@@ -106,7 +83,7 @@ static int send_link(struct send *s, int dir_fd, const char *name)
 	if (n <= 0 || n > FILES_TEXT_MAX)
 		return fail_here(s, NSBOX_E_IO, n < 0 ? errno : ENAMETOOLONG, "read the link");
 	target[n] = '\0';
-	if (!stays_inside(s->path, target))
+	if (!files_link_stays(s->path, target))
 		return fail_here(s, NSBOX_E_INVALID, 0,
 				 "a symbolic link that leads out of the directory");
 	r = header(s, NSBOX_FRAME_SYMLINK, 0, (uint64_t)n);

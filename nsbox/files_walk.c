@@ -26,9 +26,9 @@ struct dirent64_raw {
 
 int files_open(int dir_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve)
 {
+	const uint64_t calm = flags & O_PATH ? 0 : O_NONBLOCK | O_NOCTTY;
 	struct statfs fs;
-	int fd = sys_openat2(dir_fd, path, flags | O_NONBLOCK | O_NOCTTY, mode,
-			     resolve | RESOLVE_NO_MAGICLINKS);
+	int fd = sys_openat2(dir_fd, path, flags | calm, mode, resolve | RESOLVE_NO_MAGICLINKS);
 
 	if (fd < 0)
 		return -errno;

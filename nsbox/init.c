@@ -18,7 +18,7 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
-#include "nsbox/files_child.h"
+#include "nsbox/init_files.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
 
@@ -27,6 +27,7 @@ struct init {
 	pid_t main_pid; /* of the running exec, 0 for none */
 	uint32_t id;
 	bool kill_rest;
+	struct init_files files;
 };
 
 static void tell(struct init *in, struct ctl_report *rep)
@@ -128,14 +129,18 @@ static void finished(struct init *in, int status, const struct rusage *usage)
 {
 	struct ctl_report rep = { .kind = CTL_EXITED, .id = in->id, .status = status };
 	struct rusage rest;
+	int gone;
 
 	rep.cpu_us = cpu_us(usage);
 	if (in->kill_rest) {
 		for (;;) {
 			kill(-1, SIGKILL);
-			if (wait4(-1, NULL, __WALL, &rest) < 0 && errno == ECHILD)
+			pid_t pid = wait4(-1, &gone, __WALL, &rest);
+
+			if (pid < 0 && errno == ECHILD)
 				break;
-			rep.cpu_us += cpu_us(&rest);
+			if (!init_files_reaped(&in->files, pid, gone))
+				rep.cpu_us += cpu_us(&rest);
 		}
 	}
 	in->main_pid = 0;
@@ -154,46 +159,8 @@ static void reap(struct init *in)
 	while ((pid = wait4(-1, &status, WNOHANG | __WALL, &usage)) > 0)
 		if (pid == in->main_pid)
 			finished(in, status, &usage);
-}
-
-/* ------------------------------------------------------------------ collect */
-
-struct collect {
-	const struct ctl_request *req;
-	int out;
-};
-
-static int collect_files(struct child *c, void *arg, struct nsbox_error *err)
-{
-	const struct collect *col = arg;
-	const struct plan_limits *l = &child_fixed(c)->limits;
-	struct nsbox_files_limits lim = { l->disk, (uint32_t)MIN(l->disk_inodes, UINT32_MAX) };
-	struct files_rule rules[CTL_OUTPUTS_MAX];
-	const char *base =
-		col->req->base[0] ? col->req->base : blob_get_str(c->plan, child_fixed(c)->workdir);
-
-	for (unsigned i = 0; i < col->req->rules; i++)
-		rules[i] = (struct files_rule){ col->req->rule[i].glob, col->req->rule[i].max_bytes,
-						col->req->rule[i].max_files };
-	return files_child_collect(c->new_root, base, rules, col->req->rules, col->out, &lim, err);
-}
-
-static void collect(struct init *in, struct ctl_request *req, int *fds, unsigned n)
-{
-	struct collect col = { req, n ? fds[0] : -1 };
-	struct ctl_report rep = { .kind = CTL_COLLECTED };
-
-	req->base[sizeof(req->base) - 1] = '\0';
-	if (n != 1 || req->rules > CTL_OUTPUTS_MAX) {
-		nsbox_fail_at(&rep.error, NSBOX_STAGE_COLLECT, NSBOX_E_PROTOCOL, 0,
-			      "malformed request to collect files");
-	} else {
-		for (unsigned i = 0; i < req->rules; i++)
-			req->rule[i].glob[sizeof(req->rule[i].glob) - 1] = '\0';
-		child_helper(in->child, true, collect_files, &col, &rep.error);
-	}
-	close_all(fds, n);
-	tell(in, &rep);
+		else
+			init_files_reaped(&in->files, pid, status);
 }
 
 /* ------------------------------------------------------------------ usage */
@@ -239,7 +206,9 @@ static void request(struct init *in)
 	switch (req.kind) {
 	case CTL_EXEC: start(in, &req, fds, n); break;
 	case CTL_SIGNAL: deliver(in, &req); break;
-	case CTL_COLLECT: collect(in, &req, fds, n); break;
+	case CTL_COLLECT: init_files_collect(&in->files, &req, fds, n); break;
+	case CTL_FILES: init_files_verb(&in->files, &req, fds, n); break;
+	case CTL_FILES_CANCEL: init_files_cancel(&in->files, req.id); break;
 	case CTL_USAGE: usage(in); break;
 	default: _exit(2);
 	}
@@ -265,10 +234,11 @@ _Noreturn void init_serve(struct child *c)
 	struct init in = { .child = c };
 	struct pollfd poll_fds[2];
 
+	init_files_init(&in.files, c);
 	poll_fds[0] = (struct pollfd){ .fd = c->control, .events = POLLIN };
 	poll_fds[1] = (struct pollfd){ .fd = c->signals, .events = POLLIN };
 	for (;;) {
-		if (poll(poll_fds, 2, -1) < 0 && errno != EINTR)
+		if (poll(poll_fds, 2, init_files_due(&in.files)) < 0 && errno != EINTR)
 			_exit(1);
 		/* Deaths first: a request may be about what has just ended. */
 		if (poll_fds[1].revents)

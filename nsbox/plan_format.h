@@ -17,6 +17,7 @@
 #define PLAN_MAGIC   UINT32_C(0x316e6c70) /* "pln1" */
 #define EXEC_MAGIC   UINT32_C(0x31636578) /* "xec1" */
 #define ROOT_MAGIC   UINT32_C(0x31746f72) /* "rot1": mounts of an image, made by overlay/ */
+#define VERB_MAGIC   UINT32_C(0x31627276) /* "vrb1": a request about files */
 #define BLOB_VERSION 1
 #define BLOB_ENV_MAX 4096 /* variables of a plan or an exec request */
 
@@ -173,6 +174,17 @@ struct exec_fixed {
 	uint16_t tty_rows, tty_cols;
 	uint64_t wall_ms; /* 0 = the plan's */
 	str_off reserved2[2];
+};
+
+/* ------------------------------------------------------------------ verb_fixed */
+
+/* struct nsbox_file_request (nsbox/files.h), whose values these are. */
+struct verb_fixed {
+	uint32_t verb, flags, mode, deadline_ms;
+	uint64_t offset, length, total_bytes;
+	uint32_t files;
+	str_off path, target, pattern, text; /* what a verb does not use is "" */
+	uint32_t reserved;		     /* 0 */
 };
 
 #endif

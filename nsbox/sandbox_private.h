@@ -27,7 +27,7 @@ enum phase {
 	PHASE_OVER,  /* failed or gone */
 };
 
-#define EVENTS_MAX 16
+#define EVENTS_MAX 32
 
 struct nsbox_sandbox {
 	const struct nsbox_plan *plan;
@@ -61,6 +61,7 @@ struct nsbox_sandbox {
 	unsigned watch_round;
 	uint32_t watch_kills;
 	struct cgroup_usage usage_before;
+	unsigned files_running; /* requests about files that init has not answered */
 
 	struct nsbox_event queue[EVENTS_MAX];
 	unsigned head, count;

@@ -36,11 +36,12 @@ static int unpack(struct child *c, void *arg, struct nsbox_error *err)
 
 int stage_files(struct child *c, struct nsbox_error *err)
 {
+	const struct helper_job job = { .run = unpack, .keep = { c->files_fd, -1 } };
 	int r;
 
 	if (c->files_fd < 0)
 		return 0;
-	r = child_helper(c, true, unpack, NULL, err);
+	r = child_helper(c, &job, err);
 	close_fd(&c->files_fd);
 	return r;
 }

@@ -365,6 +365,16 @@ static void failed(struct nsbox_sandbox *sb, const struct nsbox_error *error)
 	supervise_enter(sb, PHASE_OVER, 0);
 }
 
+static void files_done(struct nsbox_sandbox *sb, const struct ctl_report *rep)
+{
+	struct nsbox_event *e = push(sb, NSBOX_EVENT_FILES);
+
+	e->id = rep->id;
+	e->error = rep->error;
+	if (sb->files_running)
+		sb->files_running--;
+}
+
 void supervise_control(struct nsbox_sandbox *sb)
 {
 	struct ctl_report rep;
@@ -392,6 +402,7 @@ void supervise_control(struct nsbox_sandbox *sb)
 			break;
 		case CTL_USED: sb->watch_files = rep.bytes; break;
 		case CTL_COLLECTED: push(sb, NSBOX_EVENT_COLLECTED)->error = rep.error; break;
+		case CTL_FILES_DONE: files_done(sb, &rep); break;
 		default: break;
 		}
 	}

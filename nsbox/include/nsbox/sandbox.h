@@ -14,6 +14,7 @@
 #define NSBOX_SANDBOX_H
 
 #include <nsbox/error.h>
+#include <nsbox/files.h>
 #include <nsbox/image.h>
 #include <nsbox/layer.h>
 #include <nsbox/plan.h>
@@ -159,6 +160,21 @@ int nsbox_sandbox_collect(struct nsbox_sandbox *sb, const char *base,
 			  const struct nsbox_output *rules, unsigned n, int out_fd,
 			  struct nsbox_error *err);
 
+/*
+ * Do something with the files of the sandbox (files.h), while commands run and beside other such
+ * requests: at most NSBOX_FILES_AT_ONCE, then -EBUSY. `id` is the caller's: not 0, and of no other
+ * request that is under way. in and out are borrowed; -1 where the verb has none. NSBOX_EVENT_FILES
+ * with that id follows, except where the sandbox goes first (NSBOX_EVENT_GONE).
+ * A stream that ends with an error, or not at all, is not to be believed in any part.
+ */
+#define NSBOX_FILES_AT_ONCE 8
+int nsbox_sandbox_files(struct nsbox_sandbox *sb, const struct nsbox_file_request *req, uint32_t id,
+			int in, int out, struct nsbox_error *err);
+int nsbox_sandbox_files_blob(struct nsbox_sandbox *sb, int blob_fd, uint32_t id, int in, int out,
+			     struct nsbox_error *err);
+/* End a request; its event says NSBOX_E_CANCELLED. One that is over already is no error. */
+int nsbox_sandbox_files_cancel(struct nsbox_sandbox *sb, uint32_t id, struct nsbox_error *err);
+
 enum nsbox_event_kind {
 	NSBOX_EVENT_NONE,
 	NSBOX_EVENT_READY,     /* set up; enforced layers are known */
@@ -168,6 +184,7 @@ enum nsbox_event_kind {
 	NSBOX_EVENT_EXITED,    /* exec `id` is over: result */
 	NSBOX_EVENT_COLLECTED, /* error.code 0 or what went wrong */
 	NSBOX_EVENT_GONE,      /* the sandbox's init ended */
+	NSBOX_EVENT_FILES,     /* file request `id` is over: error.code 0 or what went wrong */
 };
 
 struct nsbox_event {
