@@ -214,6 +214,11 @@ soak-here: all
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)NSBOX_ROUNDS=200 $(PROVE) ./tests/e2e/journal.t
 
+soak-files: ## 100000 requests about files that hostile code swaps meanwhile (half an hour)
+	$(Q)tests/support/install-packages build test
+	$(Q)$(MAKE) --no-print-directory all $(B)/tests/kernel/test_hostile_files
+	$(Q)NSBOX_ROUNDS=100000 $(PROVE) ./$(B)/tests/kernel/test_hostile_files
+
 # Each target runs for a while on its corpus; what it finds on the way stays in build/corpus.
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 20
@@ -347,7 +352,7 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all tests bench check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
+.PHONY: all soak-files tests bench check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
 	check-sanitized quickstart soak soak-here asan ubsan fuzz-smoke fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-symbols lint-docs install uninstall dist help clean
 .DEFAULT_GOAL := all

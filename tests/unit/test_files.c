@@ -298,7 +298,9 @@ static const struct {
 	/* clang-format off */
 	{ "magic", F(NSBOX_FRAME_FILE, "x", "y", .magic = 1), "not a frame", true },
 	{ "kind 0", F(0, "x", "y"), "unknown kind", true },
-	{ "kind 7", F(7, "x", "y"), "unknown kind", true },
+	{ "kind 9", F(9, "x", "y"), "unknown kind", true },
+	{ "info without its struct", F(7, "x", "y"), "description", true },
+	{ "match without its struct", F(8, "x", "y"), "match", true },
 	{ "dot dot", F(NSBOX_FRAME_FILE, "../x", "y"), "'..'", true },
 	{ "inner dot dot", F(NSBOX_FRAME_FILE, "a/../../x", "y"), "'..'", true },
 	{ "absolute", F(NSBOX_FRAME_FILE, "/etc/x", "y"), "absolute", true },
