@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a plan, an exec request or a root list. What blob_check() takes is then read as the
+ * Any bytes as a plan, an exec request, a request about files or a root list. What blob_check() takes is then read as the
  * child reads it: every string from its offset to its end, every element of every section, the
  * values that are promised to be in range.
  */
 #include <stdlib.h>
 #include <string.h>
+
+#include <nsbox/files.h>
 
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
@@ -110,9 +112,22 @@ static void read_exec(const struct blob *b)
 	read_strings(b, SEC_ARGV, false);
 }
 
+static void read_verb(const struct blob *b)
+{
+	const struct verb_fixed *f = blob_fixed(b, struct verb_fixed);
+	const char *pattern = read_str(b, f->pattern);
+
+	must(f->verb > 0 && f->verb < NSBOX_FILE_VERB_MAX && !(f->flags & ~NSBOX_FILE_FLAGS_ALL));
+	must(f->deadline_ms && f->files && (f->mode <= 0777 || f->mode == NSBOX_FILE_MODE_DEFAULT));
+	must(*read_str(b, f->path) && strlen(read_str(b, f->path)) < 4096);
+	must((f->verb == NSBOX_FILE_MOVE) == (*read_str(b, f->target) != 0));
+	must((f->verb == NSBOX_FILE_GREP) == (*read_str(b, f->text) != 0));
+	must(*pattern != '/' && strlen(pattern) < 256);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const uint32_t magics[] = { PLAN_MAGIC, EXEC_MAGIC, ROOT_MAGIC };
+	static const uint32_t magics[] = { PLAN_MAGIC, EXEC_MAGIC, ROOT_MAGIC, VERB_MAGIC };
 	auto_free void *copy = malloc(size ? size : 1); /* aligned, and not a byte longer */
 	struct blob b = { copy, size };
 
@@ -130,7 +145,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			read_plan(&b);
 		if (magics[i] == EXEC_MAGIC)
 			read_exec(&b);
-		if (magics[i] != ROOT_MAGIC)
+		if (magics[i] == VERB_MAGIC)
+			read_verb(&b);
+		if (magics[i] == PLAN_MAGIC || magics[i] == EXEC_MAGIC)
 			read_strings(&b, SEC_ENV, true);
 	}
 	return 0;
