@@ -66,11 +66,13 @@ FRONT_SRC   := $(wildcard daemon/front/*.c)
 SPAWN_SRC   := $(wildcard daemon/spawn/*.c)
 COMPILE_SRC := $(wildcard daemon/compile/*.c)
 UNPACK_SRC  := $(wildcard overlay/unpack/*.c)
+SELFTEST_SRC := $(wildcard selftest/*.c)
+PROBE_SRC   := $(wildcard selftest/probe/*.c)
 
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_A  := $(B)/libnsbox.a
 LIB_SO := $(B)/libnsbox.so.$(SOVERSION)
-PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack
+PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe
 
 all: $(LIB_A) $(LIB_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc ## build everything (default)
 
@@ -111,11 +113,17 @@ $(B)/$(1): $$(call obj,$(2)) $$(LIB_A)
 	$$(call say,LD,$$@)
 	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$^ $(3)
 endef
-$(eval $(call program,nsbox,$(CLI_SRC) $(COMMON_SRC),$(LIBS_POLICY) $(LIBS_ARCHIVE) $(LIBS_CORE)))
+$(eval $(call program,nsbox,$(CLI_SRC) $(SELFTEST_SRC) $(COMMON_SRC),$(LIBS_POLICY) $(LIBS_ARCHIVE) $(LIBS_CORE)))
 $(eval $(call program,nsboxd,$(FRONT_SRC) $(COMMON_SRC),$(LIBS_HTTP) $(LIBS_SQLITE) $(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-spawn,$(SPAWN_SRC) daemon/common/wire.c,$(LIBS_CORE)))
 $(eval $(call program,nsbox-compile,$(COMPILE_SRC) daemon/common/wire.c,$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-unpack,$(UNPACK_SRC),$(LIBS_ARCHIVE) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
+
+# What the selftest sends into sandboxes: static, so that it needs nothing of the image, and without
+# a sanitizer, whose runtime would not get along with what is refused there.
+$(B)/nsbox-probe: $(PROBE_SRC) selftest/probe/probe.h selftest/probes.h $(B)/flags
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu17 $(WARN) $(HARDEN) -O2 -fPIE -static-pie -pthread -o $@ $(PROBE_SRC)
 
 # ---------------------------------------------------------------- tests
 
@@ -257,9 +265,10 @@ coverage-here: all tests
 
 # ---------------------------------------------------------------- lint
 
-LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC)
+LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC) \
+		$(SELFTEST_SRC) $(PROBE_SRC)
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
-LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h tests/*/*.h)
+LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)
 LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
 MAN       := $(wildcard docs/*.[1-8])
 
@@ -314,7 +323,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 		$(D)$(INCLUDEDIR)/nsbox $(addprefix $(D)$(MANDIR)/man,1 3 5 8)
 	$(Q)$(INSTALL) -m 755 $(B)/nsbox $(D)$(BINDIR)/
 	$(Q)$(INSTALL) -m 755 $(B)/nsboxd $(D)$(SBINDIR)/
-	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,nsbox-spawn nsbox-compile nsbox-unpack) $(D)$(LIBEXECDIR)/
+	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe) $(D)$(LIBEXECDIR)/
 	$(Q)$(INSTALL) -m 644 $(LIB_A) $(B)/libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/libnsbox.so
 	$(Q)sed $(PC_SUBST) nsbox/libnsbox.pc.in >$(D)$(LIBDIR)/pkgconfig/libnsbox.pc
@@ -330,7 +339,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 
 uninstall: ## remove what install put there
 	$(Q)rm -f $(D)$(BINDIR)/nsbox $(D)$(SBINDIR)/nsboxd
-	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,nsbox-spawn nsbox-compile nsbox-unpack)
+	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe)
 	$(Q)rm -f $(addprefix $(D)$(LIBDIR)/,libnsbox.a libnsbox.so libnsbox.so.$(SOVERSION) pkgconfig/libnsbox.pc)
 	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
 	$(Q)for page in $(MAN); do rm -f $(D)$(MANDIR)/man$${page##*.}/$${page##*/}; done

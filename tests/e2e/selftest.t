@@ -1,0 +1,121 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""nsbox selftest: that it holds here, that it notices what does not, and how it tells."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+# pylint: disable=wrong-import-position
+from nsboxtest import paths, tap
+
+# One for each way a probe is run and judged; the whole is `nsbox selftest`.
+SHORT = ["A06-pid", "A09", "B04", "B25-files", "C09", "D13", "E01", "F03", "G01-loopback", "H03-heap", "H09", "W01"]
+
+
+def selftest(*options):
+    done = subprocess.run([paths.NSBOX, "selftest", *options], stdin=subprocess.DEVNULL, capture_output=True,
+                          check=False, timeout=300)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def only(ids):
+    return [word for i in ids for word in ("--only", i)]
+
+
+# ---------------------------------------------------------------- it holds
+
+
+def test_short(t):
+    status, out, err = selftest("--json", *only(SHORT))
+    if not t.ok(out.startswith("{"), "it runs", err):
+        return
+    report = json.loads(out)
+    for probe in report["probes"]:
+        t.equal(probe["verdict"], "held", "%s is held" % probe["id"]) or t.note(json.dumps(probe))
+        t.equal(probe["control"]["verdict"], "ESCAPED", "and its control succeeds")
+    t.equal(len(report["probes"]), len(SHORT), "all that were asked for")
+    t.equal(status, 0, "exit status")
+
+
+# ---------------------------------------------------------------- probes of others
+
+PROBES = {
+    "held": "echo some; echo 'HELD seccomp: yes'; exit 0",
+    "escaped": "echo 'ESCAPED <b>it</b>'; exit 1",
+    "skip": "echo SKIP no such thing; exit 2",
+    "liar": "echo HELD; exit 1",
+    "silent": "exit 0",
+    "killed": "kill -9 $$",
+    "marker": "echo HELD; printf '\\033[31mESCAPED\\n'; exit 0",
+}
+VERDICTS = {"held": "held", "escaped": "ESCAPED", "skip": "n/a", "liar": "broken", "silent": "broken",
+            "killed": "broken", "marker": "broken"}
+
+
+def test_probe_dir(t):
+    with tempfile.TemporaryDirectory(prefix="probes-") as place:
+        for name, script in PROBES.items():
+            path = os.path.join(place, name)
+            with open(path, "w", encoding="utf-8") as f:
+                f.write("#!/bin/sh\n" + script + "\n")
+            os.chmod(path, 0o755)
+        with open(os.path.join(place, "README"), "w", encoding="utf-8") as f:
+            f.write("not a probe\n")
+        status, out, err = selftest("--json", "--only", "W01", "--tier", "namespace", "--probe-dir", place)
+        t.equal(status, 1, "one that escapes is an exit status") or t.note(err)
+        found = {p["id"]: p for p in json.loads(out)["probes"]}
+        for name, verdict in VERDICTS.items():
+            t.equal(found[name]["verdict"], verdict, "a probe that is %s is %s" % (name, verdict))
+        t.equal(found["held"]["tiers"]["namespace"]["by"], "seccomp", "it names the layer")
+        t.ok("README" not in found, "what cannot be executed is no probe")
+        for name in set(PROBES) - {"held"}:
+            os.unlink(os.path.join(place, name))
+        page = os.path.join(place, "page.html")
+        status, out, err = selftest("--tap", "--only", "W01", "--tier", "namespace", "--probe-dir", place,
+                                    "--html", page)
+        t.equal(status, 0, "without them all is well") or t.note(err)
+        t.ok(re.fullmatch(r"ok 1 - W01 .*\nok 2 - held .*\n1\.\.2\n", out), "TAP", out)
+        t.ok(os.path.getsize(page) > 1000, "a page is written")
+
+
+# ---------------------------------------------------------------- what it says
+
+
+def test_words(t):
+    status, out, _ = selftest("--list")
+    ids = [line.split()[0] for line in out.splitlines()]
+    t.ok(status == 0 and len(ids) == len(set(ids)) and len(ids) > 60, "probes are listed, each once")
+    status, out, _ = selftest("--explain", "E04-abstract")
+    t.ok(status == 0 and "net, each enough: landlockScopes" in out, "one is explained", out)
+    for options, words in ((["--only", "Z99"], "there is no probe 'Z99'"), (["--tier", "process"], "--tier process"),
+                           (["--explain", "Z99"], "there is no attack 'Z99'"), (["x"], "takes no operand"),
+                           (["--tap", "--json"], "exclude"), (["--profile", "nonesuch"], "profile"),
+                           (["--image", "nonesuch", "--only", "W01"], "nonesuch"),
+                           (["--probe-dir", "/nonexistent"], "/nonexistent")):
+        status, _, err = selftest(*options)
+        t.ok(status == 125 and words in err, "%s: refused by name" % " ".join(options), err)
+
+
+def test_catalogue(t):
+    """Every attack has a place, and every place is there."""
+    _, out, _ = selftest("--list", "--json")
+    listed = json.loads(out)
+    probes = {p["id"].split("-")[0] for p in listed["probes"]}
+    attacks = {a["id"]: a for a in listed["attacks"]}
+    t.ok(len(attacks) == len(listed["attacks"]) > 130, "attacks are listed, each once")
+    here = {i for i, a in attacks.items() if a["where"] == "selftest"}
+    noted = {i for i in here if re.search(r"\b[A-Z]\d\d\b", attacks[i]["note"])}
+    t.equal(sorted(here - probes - noted), [], "each that the selftest tries has a probe")
+    t.equal(sorted(probes - here - {"W01"}), [], "each probe is of an attack")
+    files = {a["where"] for a in attacks.values()} - {"selftest", "-"}
+    t.equal(sorted(f for f in files if not os.path.exists(os.path.join(paths.ROOT, f))), [], "each test is there")
+    t.equal([i for i, a in attacks.items() if a["where"] == "-" and not a["note"]], [], "what is not promised says why")
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run([v for k, v in list(globals().items()) if k.startswith("test_")]))
