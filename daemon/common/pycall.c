@@ -14,8 +14,10 @@
 #include "daemon/common/text.h"
 #include "nsbox/util.h"
 
+const char *const pycall_compat_names[] = { "recursion", "subprocess", "environment", NULL };
+
 /* -I: no PYTHON* variables, no user site directory, no script directory on the path. */
-const char *const pycall_argv[] = { "python3", "-I", "/opt/nsbox/runner.py", NULL };
+const char *const pycall_argv[PYCALL_ARGV] = { "python3", "-I", "/opt/nsbox/runner.py", NULL };
 
 /* ------------------------------------------------------------------ request */
 
@@ -37,6 +39,32 @@ static int add_noexec(struct json_object *o, const struct pycall *c)
 	return text ? add(o, "noexec", json_object_new_string(text)) : -ENOMEM;
 }
 
+static int add_path(struct json_object *o, const struct pycall *c)
+{
+	struct json_object *list = c->path ? json_object_new_array() : NULL;
+
+	for (const char *const *p = c->path; list && *p; p++)
+		json_object_array_add(list, json_object_new_string(*p));
+	return c->path ? add(o, "path", list) : 0;
+}
+
+static int add_compat(struct json_object *o, const struct pycall *c)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (unsigned i = 0; list && i < PYCALL_COMPAT_MAX; i++)
+		if (c->compat & 1u << i)
+			json_object_array_add(list, json_object_new_string(pycall_compat_names[i]));
+	return add(o, "compat", list);
+}
+
+static int add_arguments(struct json_object *o, const struct pycall *c)
+{
+	if (c->expression)
+		return add(o, "expression", json_object_new_string(c->expression));
+	return add(o, "params", c->params ? json_object_get(c->params) : json_object_new_object());
+}
+
 static int fill_request(struct json_object *o, const struct pycall *c)
 {
 	int r = add(o, "code", json_object_new_string(c->code));
@@ -44,12 +72,13 @@ static int fill_request(struct json_object *o, const struct pycall *c)
 	if (r == 0 && c->function)
 		r = add(o, "function", json_object_new_string(c->function));
 	if (r == 0)
-		r = add(o, "params",
-			c->params ? json_object_get(c->params) : json_object_new_object());
+		r = add_arguments(o, c);
 	if (r == 0)
 		r = add(o, "memory_mb", json_object_new_uint64(c->memory >> 20));
 	if (r == 0)
-		r = add(o, "compat", json_object_new_boolean(c->compat));
+		r = add_path(o, c);
+	if (r == 0)
+		r = add_compat(o, c);
 	return r == 0 ? add_noexec(o, c) : r;
 }
 

@@ -14,19 +14,33 @@
 
 struct json_object;
 
+/* Behaviours of MaxKB's executor that are mended unless asked for: see nsbox/runner/python.py. */
+enum pycall_compat {
+	PYCALL_COMPAT_RECURSION,
+	PYCALL_COMPAT_SUBPROCESS,
+	PYCALL_COMPAT_ENVIRONMENT,
+	PYCALL_COMPAT_MAX,
+};
+extern const char *const pycall_compat_names[]; /* NULL-terminated */
+#define PYCALL_COMPAT_ALL ((1u << PYCALL_COMPAT_MAX) - 1)
+
 struct pycall {
 	const char *code;	    /* UTF-8 source */
 	const char *function;	    /* NULL: the last one defined */
-	struct json_object *params; /* an object, borrowed */
+	struct json_object *params; /* an object, borrowed; NULL: none, or expression */
+	const char *expression;	    /* NULL, or the arguments as a Python expression */
+	const char *const *path;    /* more directories of modules, NULL-terminated, or NULL */
 	const void *noexec;	    /* filter to stack before the code runs, or NULL */
 	size_t noexec_len;
 	uint64_t memory, wall_ms; /* for messages */
-	bool compat; /* MAXKB.md 1.3 to the letter, without the recommended deviations */
+	unsigned compat;	  /* bits of enum pycall_compat */
 };
 
-/* A sealed memfd holding the request; the runner's argv is {"python3", "-I", ..., NULL}. */
+/* A sealed memfd holding the request. */
 int pycall_encode(const struct pycall *c, int *ret_fd, struct nsbox_error *err);
-extern const char *const pycall_argv[]; /* NULL-terminated */
+/* What runs it: {"python3", "-I", the runner, NULL}. */
+#define PYCALL_ARGV 4
+extern const char *const pycall_argv[PYCALL_ARGV];
 
 struct pycall_outcome {
 	int code;		  /* 200: data is the value; 500: msg says why */

@@ -323,6 +323,8 @@ static void describe_call(const struct job *j, struct pycall *c)
 			      .noexec_len = j->plan->noexec_len,
 			      .memory = j->plan->limits.memory,
 			      .wall_ms = j->wall_ms,
+			      .expression = j->spec->expression,
+			      .path = (const char *const *)j->spec->python.path,
 			      .compat = j->spec->compat };
 }
 
@@ -342,6 +344,7 @@ static const char **entry_argv(const struct compile_reply *p)
 static int encode_exec(struct job *j, int *ret_fd, struct nsbox_error *err)
 {
 	auto_free const char **entry = NULL;
+	const char *python[PYCALL_ARGV];
 	struct nsbox_exec ex = { .env = (const char *const *)j->spec->env,
 				 .cwd = j->spec->cwd,
 				 .wall_ms = j->wall_ms,
@@ -350,7 +353,10 @@ static int encode_exec(struct job *j, int *ret_fd, struct nsbox_error *err)
 				 .tty_cols = 80 };
 
 	if (j->kind == JOB_PYTHON) {
-		ex.argv = pycall_argv;
+		memcpy(python, pycall_argv, sizeof(python));
+		if (j->spec->python.interpreter)
+			python[0] = j->spec->python.interpreter;
+		ex.argv = python;
 	} else if (j->spec->argv) {
 		ex.argv = (const char *const *)j->spec->argv;
 	} else {

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/pycall.h"
 #include "daemon/common/text.h"
 #include "daemon/front/queue.h"
 #include "nsbox/util.h"
@@ -339,6 +340,66 @@ static int take_skill(struct json_reader *r, struct json_object *v, const struct
 	return json_read_object(r, v, skill_fields, ARRAY_SIZE(skill_fields), false, dst);
 }
 
+/* ------------------------------------------------------------------ functions */
+
+static int take_inside(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		       void *dst)
+{
+	int ret = json_take_string(r, v, f, dst);
+
+	if (ret == 0 && **TARGET(char *) != '/')
+		return json_fail(r,
+				 "must be an absolute path inside, such as \"/usr/bin/python3\"");
+	return ret;
+}
+
+static const struct json_field interpreter_fields[] = {
+	{ "interpreter", take_inside, AT(python.interpreter), .max = 4095, .nullable = true },
+	{ "path", json_take_strings, AT(python.path), .max = 64, .nullable = true },
+};
+
+static int take_python(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		       void *dst)
+{
+	return json_read_object(r, v, interpreter_fields, ARRAY_SIZE(interpreter_fields), false,
+				dst);
+}
+
+static int take_word(struct json_reader *r, struct json_object *v, unsigned *compat)
+{
+	static const struct json_field word = { .choices = pycall_compat_names };
+	uint32_t bit = 0;
+	int ret = json_take_choice(r, v, &word, &bit);
+
+	if (ret == 0)
+		*compat |= 1u << bit;
+	return ret;
+}
+
+/* true is all of it; a list names what is wanted. */
+static int take_compat(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		       void *dst)
+{
+	struct job_spec *s = dst;
+
+	if (json_object_is_type(v, json_type_boolean)) {
+		s->compat = json_object_get_boolean(v) ? PYCALL_COMPAT_ALL : 0;
+		return 0;
+	}
+	if (!json_object_is_type(v, json_type_array))
+		return json_fail(r, "expected true, false or an array of words, found %s",
+				 json_type_text(v));
+	for (size_t i = 0; i < json_object_array_length(v); i++) {
+		size_t mark = json_enter_index(r, i);
+		int ret = take_word(r, json_object_array_get_idx(v, i), &s->compat);
+
+		if (ret < 0)
+			return ret;
+		json_leave(r, mark);
+	}
+	return 0;
+}
+
 /* ------------------------------------------------------------------ tables */
 
 #define NO_SESSIONS "sessions are not supported by this version"
@@ -369,7 +430,9 @@ static const struct json_field python_fields[] = {
 	{ "code",          json_take_string, AT(code), .max = REQUEST_BODY_MAX, .required = true },
 	{ "function_name", json_take_string, AT(function), .max = 1024, .nullable = true },
 	{ "params",        json_take_object, AT(params), .nullable = true },
-	{ "compat",        json_take_bool,   AT(compat) },
+	{ "params_python", json_take_string, AT(expression), .max = REQUEST_BODY_MAX, .nullable = true },
+	{ "python",        take_python,      .nullable = true },
+	{ "compat",        take_compat },
 };
 
 static const struct json_field command_fields[] = {
@@ -427,6 +490,10 @@ static int check(struct json_reader *r, const struct job_spec *s)
 	if (s->cwd && s->cwd[0] != '/') {
 		json_enter(r, "cwd");
 		return json_fail(r, "must be an absolute path inside, such as \"/workspace/x\"");
+	}
+	if (s->params && s->expression) {
+		json_enter(r, "params_python");
+		return json_fail(r, "params are given as well");
 	}
 	if (s->has_skill && s->manifest) {
 		json_enter(r, "manifest");
@@ -538,6 +605,9 @@ void job_spec_free(struct job_spec *s)
 	free(s->cwd);
 	free(s->code);
 	free(s->function);
+	free(s->expression);
+	free(s->python.interpreter);
+	json_strings_free(s->python.path);
 	free(s->skill_name);
 	free(s->entrypoint);
 	free(s);

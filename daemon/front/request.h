@@ -44,9 +44,13 @@ struct job_spec {
 	char **env;	       /* "NAME=value", NULL-terminated, NULL for none */
 	bool tty, as_operator; /* as_operator: the caller vouches for raw system call names */
 	/* Python function */
-	char *code, *function;
+	char *code, *function, *expression;
 	struct json_object *params;
-	bool compat;
+	struct {
+		char *interpreter; /* an absolute path; NULL: python3 */
+		char **path;	   /* more directories of modules */
+	} python;
+	unsigned compat; /* bits of enum pycall_compat */
 	/* command */
 	char **argv; /* NULL-terminated; NULL: the skill's entry point */
 	/* skill */

@@ -6,10 +6,13 @@ The request is one JSON object, read to its end before anything else happens:
     code      source text; common indentation is removed
     function  name of a top-level name to call, or null for the last one that was defined
     params    keyword arguments, an object
+    expression the same as the text of a Python expression, evaluated here with nothing but the
+              builtins; either this or params
+    path      directories to search for modules after the interpreter's own; or absent
     memory_mb the run's memory limit, for the text of a MemoryError
     noexec    base64 of struct sock_filter[]: stacked onto the sandbox's own system call filter
               before any of the code runs, so that the interpreter starts no program; or null
-    compat    true: MaxKB's behaviour to the letter, see below
+    compat    list of words, each for one behaviour of MaxKB that is otherwise mended: see below
 
 The result is one JSON object, {"ok":true,"value":...} or {"ok":false,"msg":"..."}. It is only the
 tool's own value: nothing is decided by it, so forging it gains nothing. Where the code ends the
@@ -19,15 +22,16 @@ exit status and standard error.
 How a function is chosen and what becomes of its value follows MaxKB's executor: the code runs with
 separate global and local names; without `function` the *last newly inserted* top-level name is
 called, whatever it is; values that JSON lacks become str(value); NaN and the infinities travel as
-such. Where this differs, and `compat` gives the old way back:
+such. Where this differs, and the word that gives the old way back:
 
-  - the last function stays visible to itself, so that it may recurse (compat: it is removed);
-  - starting a program where that is refused raises PermissionError (compat: one line on standard
-    error and exit status 126, which no try statement sees);
-  - the environment is the sandbox's minimal one (compat: empty);
+  - the last function stays visible to itself, so that it may recurse ("recursion": it is removed);
+  - starting a program where that is refused raises PermissionError ("subprocess": one line on
+    standard error and exit status 126, which no try statement sees);
+  - the environment is the sandbox's minimal one ("environment": empty);
   - modules beside the code, in the working directory, can be imported, last in order.
 
-Arguments arrive as JSON: NaN is a float here, where MaxKB fails with a NameError.
+Arguments as JSON know NaN, where MaxKB, which writes them down as an expression, fails with a
+NameError; `expression` does as MaxKB does.
 
 Start-up time is part of every call, so only modules that cost nothing are imported at the top.
 """
@@ -141,32 +145,39 @@ def forbid_programs(request):
     import binascii
 
     install_filter(binascii.a2b_base64(request["noexec"]))
-    if request.get("compat"):
+    if "subprocess" in request["compat"]:
         sys.addaudithook(refuse_as_maxkb)
 
 
-def choose(names, function, compat):
+def choose(names, function, hide):
     if function is not None:
         return names.get(function)
     if not names:
         return names.popitem()  # raises the KeyError whose text callers know
-    if compat:
+    if hide:
         return names.popitem()[1]
     return names[next(reversed(names))]
 
 
+def extend_path(directories):
+    for directory in directories:
+        if directory not in sys.path:
+            sys.path.append(directory)
+
+
 def call(request):
-    compat = bool(request.get("compat"))
-    if compat:
+    extend_path([*request.get("path", ()), os.getcwd()])
+    if "environment" in request["compat"]:
         os.environ.clear()
-    else:
-        sys.path.append(os.getcwd())
+    params = request.get("params")
+    if "expression" in request:
+        params = eval(request["expression"], {})
     global_names = {}
     local_names = {}
     exec(dedent(request["code"]), global_names, local_names)
-    function = choose(local_names, request.get("function"), compat)
+    function = choose(local_names, request.get("function"), "recursion" in request["compat"])
     global_names.update(local_names)
-    return function(**request["params"])
+    return function(**params)
 
 
 def message_of(error, request):

@@ -101,8 +101,29 @@ START_TEST(test_encode)
 	ck_assert_str_eq(json_object_get_string(json_object_object_get(got, "noexec")), "AQID");
 	ck_assert_int_eq(json_object_get_int(json_object_object_get(got, "memory_mb")), 512);
 	ck_assert_ptr_nonnull(strstr(buf, "\"键\":1.50"));
+	ck_assert_ptr_nonnull(strstr(buf, "\"compat\":[]"));
 	json_object_put(got);
 	json_object_put(params);
+}
+END_TEST
+
+START_TEST(test_encode_maxkb)
+{
+	const char *const path[] = { "/opt/a", "/opt/b", NULL };
+	struct pycall c = { .code = "",
+			    .expression = "{'a': (1,)}",
+			    .path = path,
+			    .compat = 1u << PYCALL_COMPAT_RECURSION |
+				      1u << PYCALL_COMPAT_ENVIRONMENT };
+	char buf[1024] = { 0 };
+	int fd;
+
+	ck_assert_int_eq(pycall_encode(&c, &fd, NULL), 0);
+	ck_assert_int_gt(pread(fd, buf, sizeof(buf) - 1, 0), 0);
+	close(fd);
+	ck_assert_str_eq(buf, "{\"code\":\"\",\"expression\":\"{'a': (1,)}\",\"memory_mb\":0,"
+			      "\"path\":[\"\\/opt\\/a\",\"\\/opt\\/b\"],"
+			      "\"compat\":[\"recursion\",\"environment\"]}");
 }
 END_TEST
 
@@ -198,6 +219,7 @@ int main(void)
 	suite_add_tcase(s, tc);
 	tcase_add_loop_test(tc, test_judge, 0, ARRAY_SIZE(verdicts));
 	tcase_add_test(tc, test_encode);
+	tcase_add_test(tc, test_encode_maxkb);
 	tcase_add_test(tc, test_base64);
 	tcase_add_test(tc, test_text);
 	tcase_add_test(tc, test_value);

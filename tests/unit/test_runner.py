@@ -21,7 +21,7 @@ def wire(request, result):
 
 def run(code, params=None, function=None, **more):
     request = {"code": code, "function": function, "params": params or {}, "memory_mb": 256,
-               "noexec": None, "compat": False}
+               "noexec": None, "compat": []}
     request.update(more)
     fd = os.memfd_create("request")
     os.write(fd, json.dumps(request).encode())
@@ -98,13 +98,13 @@ TABLE = [
     ("recursion of the last", "def f(n): return 1 if n < 2 else n * f(n - 1)",
      {"params": {"n": 5}}, ok(120)),
     ("recursion, compat", "def f(n): return 1 if n < 2 else n * f(n - 1)",
-     {"params": {"n": 5}, "compat": True}, fails("name 'f' is not defined")),
+     {"params": {"n": 5}, "compat": ["recursion"]}, fails("name 'f' is not defined")),
     ("recursion by name, compat", "def f(n): return 1 if n < 2 else n * f(n - 1)",
-     {"params": {"n": 5}, "function": "f", "compat": True}, ok(120)),
+     {"params": {"n": 5}, "function": "f", "compat": ["recursion"]}, ok(120)),
     ("unknown function", "def f(): pass", {"function": "g"},
      fails("'NoneType' object is not callable")),
     ("empty code", "", {}, fails("'popitem(): dictionary is empty'")),
-    ("a comment alone, compat", "# nothing", {"compat": True},
+    ("a comment alone, compat", "# nothing", {"compat": ["recursion"]},
      fails("'popitem(): dictionary is empty'")),
     ("extra argument", "def f(): pass", {"params": {"b": 1}},
      fails("f() got an unexpected keyword argument 'b'")),
@@ -156,8 +156,19 @@ TABLE = [
     ("names", "X = 1\ndef f(): return [__name__, 'X' in globals(), 'f' in globals()]", {},
      ok(["builtins", True, True])),
     ("environment stays", "import os\ndef f(): return 'PATH' in os.environ", {}, ok(True)),
-    ("environment, compat", "import os\ndef f(): return dict(os.environ)", {"compat": True},
+    ("environment, compat", "import os\ndef f(): return dict(os.environ)", {"compat": ["environment"]},
      ok({})),
+    ("arguments as an expression", "def f(**k): return [type(v).__name__ for v in k.values()]",
+     {"expression": "{'a': (1, 2), 'b': b'x', 'c': {1: None}, 'd': '\\ud800\\x00'}"},
+     ok(["tuple", "bytes", "dict", "str"])),
+    ("an expression of what has no name", "def f(a): return a", {"expression": "{'a': nan}"},
+     fails("name 'nan' is not defined")),
+    ("an expression that is none", "def f(a): return a", {"expression": "{'a': <object>}"},
+     fails("invalid syntax (<string>, line 1)")),
+    ("more directories of modules", "import sys\ndef f(): return sys.path[-3:-1]",
+     {"path": ["/nowhere/a", "/nowhere/b"]}, ok(["/nowhere/a", "/nowhere/b"])),
+    ("a directory that is there already", "import sys\ndef f(): return sys.path.count(sys.path[0])",
+     {"path": sys.path[1:2]}, ok(1)),
     ("the result's descriptor is closed to programs",
      "import os, subprocess\ndef f(): return [os.path.exists('/proc/self/fd/4'), subprocess.run("
      "['sh', '-c', 'test -e /proc/$$/fd/4'], close_fds=False).returncode]", {}, ok([True, 1])),
@@ -169,7 +180,7 @@ TABLE = [
      lambda status, frame, out, err: "Permission denied" in json.loads(frame)["msg"]),
     ("noexec can be caught", CATCH, {"noexec": NOEXEC}, ok("caught")),
     ("noexec holds in a thread", THREAD, {"noexec": NOEXEC}, ok(["refused"])),
-    ("noexec, compat", START, {"noexec": NOEXEC, "compat": True},
+    ("noexec, compat", START, {"noexec": NOEXEC, "compat": ["subprocess"]},
      no_result(126, "Permission denied to create subprocess.\n")),
     ("a filter that cannot be had is an error", "def f(): return 1", {"noexec": "AAAA"},
      fails("the filter that forbids programs is not in force: "
