@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stands for MaxKB's server process: imports the stand-ins with the drop-in installed as a .pth
+file, then does what each line of standard input says and answers with a line.
+
+    {"call": CODE, "keywords": TEXT, "function": NAME}   keywords is a Python expression
+    {"many": N, "code": CODE}                            N threads at once, each with n=its number
+
+Standard output holds the answers alone.
+"""
+import datetime
+import json
+import site
+import sys
+import threading
+import uuid
+
+site.addsitedir(sys.argv[1])
+sys.path[:0] = sys.argv[2:]
+# pylint: disable=wrong-import-position,import-error
+from common.utils import tool_code
+
+executor = tool_code.ToolExecutor()
+NAMES = {"nan": float("nan"), "datetime": datetime, "UUID": uuid.UUID}
+
+
+def attempt(function, *args):
+    try:
+        return {"value": function(*args)}
+    except Exception as error:  # pylint: disable=broad-except
+        return {"error": str(error), "type": type(error).__name__, "args": len(error.args)}
+
+
+def call(order):
+    keywords = eval(order.get("keywords", "{}"), NAMES)
+    if "function" in order:
+        return attempt(executor.exec_code, order["call"], keywords, order["function"])
+    return attempt(executor.exec_code, order["call"], keywords)
+
+
+def many(order):
+    answers = [None] * order["many"]
+    start = threading.Barrier(len(answers))
+
+    def one(n):
+        start.wait()
+        answers[n] = attempt(executor.exec_code, order["code"], {"n": n})
+
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(len(answers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+for text in sys.stdin:
+    wish = json.loads(text)
+    print(json.dumps(many(wish) if "many" in wish else call(wish)), flush=True)
