@@ -149,6 +149,7 @@ static const struct route {
 	{ "GET", "/v1/jobs", api_list_jobs, false },
 	{ "GET", "/v1/jobs/", api_get_job, true, NULL },
 	{ "GET", "/v1/jobs/", api_get_events, true, "/events" },
+	{ "POST", "/v1/jobs/", api_post_stdin, true, "/stdin" },
 	{ "DELETE", "/v1/jobs/", api_delete_job, true },
 	{ "GET", "/v1/receipts/", api_get_receipt, true },
 	{ "GET", "/metrics", on_metrics, false },

@@ -97,7 +97,7 @@ void api_gone(void *ctx, struct http_request *rq)
 	j = c->job;
 	kind = c->kind;
 	call_free(c);
-	if (kind == CALL_RESULT)
+	if (kind == CALL_RESULT || kind == CALL_EVENTS)
 		job_cancel(j, NSBOX_CAUSE_CANCELLED);
 }
 
@@ -110,14 +110,26 @@ static void reply_place(struct http_request *rq, int status, const char *id, str
 	api_reply(rq, status, o, headers);
 }
 
-void api_tell_accepted(struct job *j)
+/* The call first: the stream puts itself into the request's place. */
+static void start_events(struct front *f, struct call *c)
+{
+	struct http_request *rq = c->rq;
+	struct job *j = c->job;
+
+	call_free(c);
+	events_alive(f, rq, j, true);
+}
+
+void api_tell_accepted(struct front *f, struct job *j)
 {
 	for (struct call *c = j->calls, *next; c; c = next) {
 		next = c->next;
-		if (c->kind != CALL_ACCEPTED)
-			continue;
-		reply_place(c->rq, 202, j->id, job_object(j));
-		call_free(c);
+		if (c->kind == CALL_EVENTS) {
+			start_events(f, c);
+		} else if (c->kind == CALL_ACCEPTED) {
+			reply_place(c->rq, 202, j->id, job_object(j));
+			call_free(c);
+		}
 	}
 }
 
@@ -139,7 +151,7 @@ static struct json_object *ended_object(const struct job *j, bool whole)
 
 void api_tell_ended(struct job *j)
 {
-	struct json_object *o = j->streams ? ended_object(j, false) : NULL;
+	struct json_object *o = j->streams ? ended_object(j, j->interactive) : NULL;
 
 	events_ended(j, o);
 	json_object_put(o);
@@ -296,6 +308,7 @@ static struct job *submit(struct front *f, struct asked *a, bool sync, enum call
 				   .priority = a->spec->priority,
 				   .uid = a->who.uid,
 				   .sync = sync,
+				   .interactive = a->spec->interactive,
 				   .size = a->size };
 	struct nsbox_error err = { 0 };
 	struct job *j = NULL;
@@ -332,7 +345,7 @@ static void execute(struct front *f, struct http_request *rq, uint32_t kind)
 	struct asked a = { 0 };
 
 	if (!is_closing(f, rq) && ask(f, rq, kind, &a))
-		submit(f, &a, true, CALL_RESULT);
+		submit(f, &a, true, a.spec->interactive ? CALL_EVENTS : CALL_RESULT);
 	asked_done(&a);
 }
 
@@ -411,7 +424,12 @@ void api_post_job(struct front *f, struct http_request *rq, const char *rest)
 {
 	struct asked a = { 0 };
 
-	if (!is_closing(f, rq) && ask(f, rq, JOB_KIND_MAX, &a) && !(a.key && again(f, &a)))
+	if (is_closing(f, rq) || !ask(f, rq, JOB_KIND_MAX, &a))
+		;
+	else if (a.spec->interactive)
+		http_reply_error(rq, 400, "invalid",
+				 "/interactive: needs a caller that stays, at /v1/execute/command");
+	else if (!(a.key && again(f, &a)))
 		submit(f, &a, false, CALL_ACCEPTED);
 	asked_done(&a);
 }
@@ -532,6 +550,34 @@ void api_delete_job(struct front *f, struct http_request *rq, const char *id)
 		http_reply_error(rq, 503, "nomem", "out of memory");
 }
 
+/* ------------------------------------------------------------------ standard input */
+
+/* A piece for standard input; nothing is its end. */
+void api_post_stdin(struct front *f, struct http_request *rq, const char *id)
+{
+	struct job *j = find_alive(f, rq, id);
+	size_t len;
+	int r;
+
+	(void)http_body(rq, &len);
+	if (!j) {
+		reply_unknown(rq, id);
+		return;
+	}
+	if (!j->interactive) {
+		http_reply_error(rq, 409, "conflict", "this job's standard input was given before");
+		return;
+	}
+	r = feed_push(&j->feed, http_take_body(rq), len);
+	if (r == 0)
+		api_reply(rq, 200, json_object_new_object(), NULL);
+	else if (r == -EAGAIN)
+		http_reply_error(rq, 429, "limit", "the program has not read the last input yet");
+	else
+		http_reply_error(rq, r == -ENOMEM ? 503 : 409, r == -ENOMEM ? "nomem" : "closed",
+				 r == -ENOMEM ? "out of memory" : "nobody reads it any more");
+}
+
 /* ------------------------------------------------------------------ events */
 
 struct past {
@@ -566,7 +612,7 @@ void api_get_events(struct front *f, struct http_request *rq, const char *id)
 	int r;
 
 	if (j) {
-		events_alive(f, rq, j);
+		events_alive(f, rq, j, false);
 		return;
 	}
 	api_who(f, rq, &p.who);

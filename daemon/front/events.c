@@ -32,7 +32,7 @@ struct events {
 	uint64_t created_ms, started_ms;
 	unsigned stage;
 	uint64_t at[2]; /* how much of output and errors was sent */
-	bool closing;
+	bool closing, owner;
 	char *text; /* an event that is not sent yet, from `from` on */
 	size_t len, from;
 };
@@ -70,6 +70,17 @@ static int put_stage(struct events *e, enum told stage, const char *name, const 
 	e->stage = stage;
 	json_put_u64(o, key, when);
 	return put_event(e, name, o);
+}
+
+static int put_queued(struct events *e)
+{
+	struct json_object *o = json_object_new_object();
+
+	e->stage = QUEUED;
+	json_put_u64(o, "created_ms", e->created_ms);
+	if (e->job)
+		json_put_text(o, "job_id", e->job->id);
+	return put_event(e, "queued", o);
 }
 
 /* As much as can be shown as text: a character that is not whole yet waits for its rest. */
@@ -122,7 +133,7 @@ static int next_event(struct events *e)
 	};
 
 	if (e->stage < QUEUED)
-		return put_stage(e, QUEUED, "queued", "created_ms", e->created_ms);
+		return put_queued(e);
 	/* Not before its program runs: until then it may go back to the queue. */
 	if (j && (j->started || ended || j->out.len || j->err.len))
 		e->started_ms = j->started_unix_ms;
@@ -174,9 +185,12 @@ static void on_done(void *ctx)
 			p = &(*p)->next;
 		if (*p)
 			*p = e->next;
+		if (e->owner)
+			job_cancel(e->job, NSBOX_CAUSE_CANCELLED);
 		job_unref(e->job);
 	}
-	e->f->streams--;
+	if (!e->owner)
+		e->f->streams--;
 	json_object_put(e->row);
 	free(e->kept[0].data);
 	free(e->kept[1].data);
@@ -244,27 +258,34 @@ static void start(struct events *e)
 					       "no-store", NULL };
 
 	resume(e, http_header(e->rq, "Last-Event-ID"));
-	e->f->streams++;
+	if (!e->owner)
+		e->f->streams++;
 	http_reply_stream(e->rq, &stream, e, headers);
 }
 
-static struct events *events_new(struct front *f, struct http_request *rq)
+/* Owners are as many as there are jobs: the queue's limits are theirs. */
+static struct events *events_new(struct front *f, struct http_request *rq, bool owner)
 {
-	struct events *e = f->streams < STREAMS_MAX ? calloc(1, sizeof(*e)) : NULL;
+	struct events *e = owner || f->streams < STREAMS_MAX ? calloc(1, sizeof(*e)) : NULL;
 
 	if (e) {
 		e->f = f;
 		e->rq = rq;
+		e->owner = owner;
+	} else if (owner) {
+		http_reply_error(rq, 503, "nomem", "out of memory");
 	} else {
 		http_reply_error(rq, 503, "limit", "%d streams are open", f->streams);
 	}
 	return e;
 }
 
-void events_alive(struct front *f, struct http_request *rq, struct job *j)
+void events_alive(struct front *f, struct http_request *rq, struct job *j, bool owner)
 {
-	struct events *e = events_new(f, rq);
+	struct events *e = events_new(f, rq, owner);
 
+	if (!e && owner)
+		job_cancel(j, NSBOX_CAUSE_CANCELLED);
 	if (!e)
 		return;
 	e->job = job_ref(j);
@@ -298,7 +319,7 @@ void events_past(struct front *f, struct http_request *rq, const struct journal_
 		 struct json_object *object, const char *reply)
 {
 	struct json_object *o = reply ? json_tokener_parse(reply) : NULL;
-	struct events *e = events_new(f, rq);
+	struct events *e = events_new(f, rq, false);
 
 	if (e) {
 		e->row = json_object_get(object);

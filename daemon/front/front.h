@@ -19,6 +19,7 @@ enum call_kind {
 	CALL_RESULT,   /* what the run gave */
 	CALL_ACCEPTED, /* that it is in the journal */
 	CALL_ENDED,    /* that it ended, as a job */
+	CALL_EVENTS,   /* all of it, as it goes on */
 };
 
 struct call {
@@ -126,7 +127,7 @@ void api_who(const struct front *f, const struct http_request *rq, struct who *r
 /* api_jobs.c */
 void api_gone(void *ctx, struct http_request *rq);
 /* The journal has it; it ended, and the journal has that; it cannot be taken (NULL: it can). */
-void api_tell_accepted(struct job *j);
+void api_tell_accepted(struct front *f, struct job *j);
 void api_tell_ended(struct job *j);
 void api_tell_refused(struct job *j, const struct nsbox_error *why);
 void api_python(struct front *f, struct http_request *rq, const char *rest);
@@ -135,11 +136,15 @@ void api_post_job(struct front *f, struct http_request *rq, const char *rest);
 void api_list_jobs(struct front *f, struct http_request *rq, const char *rest);
 void api_get_job(struct front *f, struct http_request *rq, const char *id);
 void api_delete_job(struct front *f, struct http_request *rq, const char *id);
+void api_post_stdin(struct front *f, struct http_request *rq, const char *id);
 void api_get_events(struct front *f, struct http_request *rq, const char *id);
 void api_get_receipt(struct front *f, struct http_request *rq, const char *id);
 
-/* events.c: a stream of a job that is alive, or of one that the journal has (borrowed). */
-void events_alive(struct front *f, struct http_request *rq, struct job *j);
+/*
+ * events.c: a stream of a job that is alive, or of one that the journal has (borrowed). With the
+ * stream of its owner the job ends, too.
+ */
+void events_alive(struct front *f, struct http_request *rq, struct job *j, bool owner);
 void events_past(struct front *f, struct http_request *rq, const struct journal_row *row,
 		 struct json_object *object, const char *reply);
 /* There is more of it; it ended, and this is what is told of it. */

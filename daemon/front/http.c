@@ -239,6 +239,7 @@ void http_reply_stream(struct http_request *rq, const struct http_stream *stream
 		MHD_add_response_header(rq->response, headers[0], headers[1]);
 	if (rq->response && *rq->traceparent)
 		MHD_add_response_header(rq->response, "traceparent", rq->traceparent);
+	http_wake(rq);
 }
 
 void http_wake(struct http_request *rq)

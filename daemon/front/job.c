@@ -65,6 +65,8 @@ int job_new(const struct job_services *sv, uint64_t number, const struct job_ide
 	j->priority = ident->priority;
 	j->uid = ident->uid;
 	j->sync = ident->sync;
+	j->interactive = ident->interactive;
+	feed_init(&j->feed, sv->loop);
 	j->asked_bytes = ident->size;
 	snprintf(j->body_sha256, sizeof(j->body_sha256), "%s",
 		 ident->body_sha256 ? ident->body_sha256 : "");
@@ -104,6 +106,7 @@ void job_unref(struct job *j)
 	if (!j || --j->refs)
 		return;
 	release(j);
+	feed_done(&j->feed);
 	capture_done(&j->out); /* only here: a stream may still read it */
 	capture_done(&j->err);
 	free(j->workspace);
@@ -134,6 +137,7 @@ static void finish(struct job *j)
 	capture_finish(&j->out);
 	capture_finish(&j->err);
 	capture_finish(&j->result);
+	feed_done(&j->feed);
 	j->finished_us = monotonic_us();
 	j->finished_unix_ms = unix_ms();
 	if (!j->started_us)
@@ -305,7 +309,9 @@ static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
 		if (io->in < 0)
 			return nsbox_fail(err, NSBOX_E_NOMEM, -io->in, "pass on standard input");
 	}
-	if (!j->spec->tty)
+	if (j->interactive)
+		r = feed_open(&j->feed, &io->in, err);
+	if (r == 0 && !j->spec->tty)
 		r = capture_pipe(&j->out, j->sv->loop, lim->stdout_max, &io->out, err);
 	if (r == 0 && !j->spec->tty)
 		r = capture_pipe(&j->err, j->sv->loop, lim->stderr_max, &io->err, err);
@@ -492,7 +498,7 @@ static void compile(struct job *j)
 		q.flags |= COMPILE_PYTHON;
 	else if (!j->spec->argv)
 		q.flags |= COMPILE_ENTRYPOINT;
-	if (j->spec->stdin_data.data)
+	if (j->spec->stdin_data.data || j->interactive)
 		q.flags |= COMPILE_STDIN;
 	if (j->spec->as_operator)
 		q.flags |= COMPILE_OPERATOR;

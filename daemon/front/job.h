@@ -9,6 +9,7 @@
 #include "daemon/common/pycall.h"
 #include "daemon/front/capture.h"
 #include "daemon/front/compiler.h"
+#include "daemon/front/feed.h"
 #include "daemon/front/link.h"
 #include "daemon/front/outputs.h"
 #include "daemon/front/queue.h"
@@ -51,6 +52,7 @@ struct job_ident {
 	uint32_t kind, priority;
 	uid_t uid;
 	bool sync;	     /* somebody waits on a connection */
+	bool interactive;    /* and writes to its standard input meanwhile */
 	uint64_t size;	     /* of the request */
 	uint64_t created_ms; /* 0: now */
 };
@@ -65,7 +67,7 @@ struct job {
 	uint64_t asked_bytes;  /* of the request */
 	uint32_t kind, priority;
 	uid_t uid;
-	bool sync;
+	bool sync, interactive;
 	char *workspace, *trace_id, *traceparent, *key;
 	char body_sha256[65], manifest_sha256[65], policy_sha256[65], plan_sha256[65];
 	char image_digest[80]; /* as nsbox-spawn said */
@@ -87,6 +89,7 @@ struct job {
 	struct compile_reply *plan; /* what the compiler said */
 	uint64_t wall_ms;
 	struct capture out, err, result;
+	struct feed feed; /* of an interactive one */
 	struct outputs outputs;
 	struct wire_output *rules;
 	uint32_t n_rules;

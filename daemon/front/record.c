@@ -243,7 +243,7 @@ static void accepted(struct front *f, struct job *j)
 	f->metrics.counter[METRIC_ACCEPTED]++;
 	j->recorded = true;
 	free_ptr(&j->body);
-	api_tell_accepted(j);
+	api_tell_accepted(f, j);
 	if (!j->sync && j->phase == JOB_QUEUED && !j->wait.running) {
 		job_spec_free(j->spec);
 		j->spec = NULL;

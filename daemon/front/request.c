@@ -441,6 +441,7 @@ static const struct json_field command_fields[] = {
 	{ "argv",    take_argv,      AT(argv) },
 	{ "skill",   take_skill },
 	{ "tty",     json_take_bool, AT(tty) },
+	{ "interactive", json_take_bool, AT(interactive) },
 };
 /* clang-format on */
 
@@ -498,6 +499,10 @@ static int check(struct json_reader *r, const struct job_spec *s)
 	if (s->has_skill && s->manifest) {
 		json_enter(r, "manifest");
 		return json_fail(r, "the skill brings its own");
+	}
+	if (s->interactive && (s->tty || s->stdin_data.data)) {
+		json_enter(r, "interactive");
+		return json_fail(r, "excludes %s", s->tty ? "\"tty\"" : "other standard input");
 	}
 	if (s->tty && s->stdin_data.data) {
 		json_enter(r, "tty");

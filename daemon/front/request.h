@@ -43,6 +43,7 @@ struct job_spec {
 	char **outputs;	       /* NULL-terminated, NULL for none */
 	char **env;	       /* "NAME=value", NULL-terminated, NULL for none */
 	bool tty, as_operator; /* as_operator: the caller vouches for raw system call names */
+	bool interactive;      /* events at once, standard input as it comes */
 	/* Python function */
 	char *code, *function, *expression;
 	struct json_object *params;
