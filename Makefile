@@ -17,6 +17,7 @@ SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),,$(PREFIX))/etc
 UNITDIR    ?= $(PREFIX)/lib/systemd/system
 TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+MAXKBDIR   ?= $(PREFIX)/share/nsbox/maxkb
 
 CC      ?= gcc
 VARIANT ?= release
@@ -270,11 +271,12 @@ LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COM
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)
 LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
+LINT_PY   := $(wildcard maxkb/*/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py)
 MAN       := $(wildcard docs/*.[1-8])
 
 lint: ## clang-format, cppcheck, clang-tidy, mandoc, shellcheck, exported symbols
 	$(Q)tests/support/install-packages build test lint
-	$(Q)$(MAKE) --no-print-directory -j2 lint-format lint-cppcheck lint-tidy lint-man lint-sh lint-symbols lint-docs
+	$(Q)$(MAKE) --no-print-directory -j2 lint-format lint-cppcheck lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs
 	@echo 'lint: clean'
 
 lint-format:
@@ -303,6 +305,10 @@ lint-sh:
 	$(call say,SHCHK,scripts)
 	$(Q)shellcheck $(LINT_SH)
 
+lint-py:
+	$(call say,FLAKES,'*.py *.t')
+	$(Q)pyflakes3 $(LINT_PY)
+
 lint-symbols: $(LIB_SO)
 	$(call say,SYMS,$(LIB_SO))
 	$(Q)tests/support/check-symbols $(LIB_SO) nsbox/libnsbox.map nsbox/include/nsbox/*.h
@@ -328,6 +334,9 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/libnsbox.so
 	$(Q)sed $(PC_SUBST) nsbox/libnsbox.pc.in >$(D)$(LIBDIR)/pkgconfig/libnsbox.pc
 	$(Q)$(INSTALL) -m 644 nsbox/include/nsbox/*.h $(D)$(INCLUDEDIR)/nsbox/
+	$(Q)$(INSTALL) -d $(D)$(MAXKBDIR)/nsbox_maxkb
+	$(Q)$(INSTALL) -m 644 maxkb/nsbox_maxkb/*.py $(D)$(MAXKBDIR)/nsbox_maxkb/
+	$(Q)sed 's|@DIR@|$(MAXKBDIR)|' maxkb/nsbox_maxkb.pth.in >$(D)$(MAXKBDIR)/nsbox_maxkb.pth
 	$(Q)for page in $(MAN); do $(INSTALL) -m 644 $$page $(D)$(MANDIR)/man$${page##*.}/; done
 	$(Q)$(INSTALL) -d $(D)$(UNITDIR) $(D)$(TMPFILESDIR) $(D)$(SYSUSERSDIR) $(D)$(SYSCONFDIR)/nsbox
 	$(Q)for unit in nsboxd.service nsboxd.socket; do \
@@ -342,10 +351,11 @@ uninstall: ## remove what install put there
 	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe)
 	$(Q)rm -f $(addprefix $(D)$(LIBDIR)/,libnsbox.a libnsbox.so libnsbox.so.$(SOVERSION) pkgconfig/libnsbox.pc)
 	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
+	$(Q)rm -rf $(D)$(MAXKBDIR)
 	$(Q)for page in $(MAN); do rm -f $(D)$(MANDIR)/man$${page##*.}/$${page##*/}; done
 	$(Q)cmp -s daemon/units/nsboxd.json $(D)$(SYSCONFDIR)/nsbox/nsboxd.json && rm $(D)$(SYSCONFDIR)/nsbox/nsboxd.json || true
 	$(Q)rm -f $(D)$(UNITDIR)/nsboxd.service $(D)$(UNITDIR)/nsboxd.socket $(D)$(TMPFILESDIR)/nsbox.conf $(D)$(SYSUSERSDIR)/nsbox.conf
-	$(Q)rmdir $(D)$(LIBEXECDIR) $(D)$(INCLUDEDIR)/nsbox $(D)$(SYSCONFDIR)/nsbox 2>/dev/null || true
+	$(Q)rmdir $(D)$(LIBEXECDIR) $(D)$(INCLUDEDIR)/nsbox $(D)$(SYSCONFDIR)/nsbox $(D)$(dir $(MAXKBDIR)) 2>/dev/null || true
 
 dist: ## nsbox-VERSION.tar.gz of the committed state
 	$(Q)mkdir -p build
@@ -363,6 +373,6 @@ clean: ## remove build/
 
 .PHONY: all soak-files tests bench check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
 	check-sanitized quickstart soak soak-here asan ubsan fuzz-smoke fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
-	lint-tidy lint-man lint-sh lint-symbols lint-docs install uninstall dist help clean
+	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall dist help clean
 .DEFAULT_GOAL := all
 .SECONDARY:

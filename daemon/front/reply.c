@@ -82,12 +82,13 @@ int http_status_of(const struct nsbox_error *e)
 
 /* ------------------------------------------------------------------ streams and files */
 
-static int put_stream(struct json_object *o, const char *name, const struct capture *c)
+/* told: what it holds was told before, as events. */
+static int put_stream(struct json_object *o, const char *name, const struct capture *c, bool told)
 {
 	char key[32];
-	int r = json_put(o, name, json_text_new(c->data, c->len));
+	int r = told ? 0 : json_put(o, name, json_text_new(c->data, c->len));
 
-	if (r == 0 && !utf8_valid(c->data, c->len)) {
+	if (r == 0 && !told && !utf8_valid(c->data, c->len)) {
 		auto_free char *text = base64_encode(c->data, c->len);
 
 		snprintf(key, sizeof(key), "%s_base64", name);
@@ -326,9 +327,9 @@ static int put_run(struct json_object *reply, const struct job *j)
 	int r = put_outcome(reply, j);
 
 	if (r == 0)
-		r = put_stream(reply, "stdout", &j->out);
+		r = put_stream(reply, "stdout", &j->out, j->interactive);
 	if (r == 0)
-		r = put_stream(reply, "stderr", &j->err);
+		r = put_stream(reply, "stderr", &j->err, j->interactive);
 	if (r == 0)
 		r = put_end(reply, j);
 	if (r == 0)

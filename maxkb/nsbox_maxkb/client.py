@@ -38,7 +38,7 @@ def unreachable(settings, error):
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return Refused("the service at %s cannot be reached (%s); start nsboxd, or set "
                    "MAXKB_TOOL_EXECUTOR_BACKEND=local to have MaxKB's own executor back"
-                   % (settings.where(), reason))
+                   % (settings.where, reason))
 
 
 def token(settings):
@@ -80,10 +80,10 @@ def ask(settings, method, path, body=None, timeout=30):
         return answer.status, json.loads(answer.read())
     except TimeoutError:
         raise Refused("the service at %s did not answer within %d seconds"
-                      % (settings.where(), timeout)) from None
+                      % (settings.where, timeout)) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise Refused("the service at %s broke off the call (%s)"
-                      % (settings.where(), str(error) or type(error).__name__)) from None
+                      % (settings.where, str(error) or type(error).__name__)) from None
     finally:
         connection.close()
 

@@ -118,6 +118,7 @@ class Settings:
         self.backend = reader.choice("TOOL_EXECUTOR_BACKEND", BACKENDS)
         self.url = reader.raw("NSBOX_URL")
         self.socket = reader.raw("NSBOX_SOCKET") or "/run/nsbox/nsbox.sock"
+        self.where = self.url or self.socket  # for messages
         self.token_file = reader.raw("NSBOX_TOKEN_FILE")
         self.image = reader.raw("NSBOX_IMAGE")
         self.python = reader.raw("NSBOX_PYTHON") or sys.executable
@@ -135,10 +136,6 @@ class Settings:
         self.problems = reader.problems
         if self.url and not self.url.startswith("http://"):
             self.problems.append("MAXKB_NSBOX_URL is '%s', not http://host:port" % self.url)
-
-    def where(self):
-        """The service, for messages."""
-        return self.url or self.socket
 
     def manifest(self, name, subprocess=True):
         """The policy of a run, as skill.json(5) has it."""

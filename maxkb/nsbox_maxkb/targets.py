@@ -49,7 +49,7 @@ def loaded(module):
             trouble = "; ".join(settings.problems)
         else:
             patch(module, settings)
-            say("%s run in nsbox, by the service at %s" % (what, settings.where()))
+            say("%s run in nsbox, by the service at %s" % (what, settings.where))
             for note in settings.notes:
                 say(note)
             return

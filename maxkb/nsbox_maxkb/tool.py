@@ -123,12 +123,12 @@ class Executor:
 def as_server(config, settings):
     """MaxKB's way to start a server becomes ours, in the object that MaxKB made: its type is what
     permits it to be started at all."""
-    if not isinstance(config, dict) or config.get("transport") != "stdio" or \
-            not isinstance(config.get("args"), list):
+    args = config.get("args") if isinstance(config, dict) else None
+    if not isinstance(args, list) or len(args) != 2 or args[0] != "-c" or config.get("transport") != "stdio":
         raise Exception("nsbox does not run the MCP server: MaxKB describes it in a way that this "
                         "drop-in does not know.")
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stdio.py")
-    config["args"] = ["-I", program, "--", settings.python, *config["args"]]
+    config["args"] = ["-I", program, "--", settings.python, *args]
     config["command"] = sys.executable
     config["cwd"] = "/"
     config["env"] = {"NSBOX_MAXKB": json.dumps({"settings": vars(settings)})}

@@ -280,7 +280,7 @@ def main():
         status = tap.run([test_golden, test_many, test_settings, test_start, test_shapes, test_sourceless,
                           test_uninstalled])
         if status:
-            sys.stderr.write(daemon.log())
+            sys.stderr.write(daemon.log()[-3000:])
     return status
 
 

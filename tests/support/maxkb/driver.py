@@ -3,6 +3,7 @@
 file, then does what each line of standard input says and answers with a line.
 
     {"call": CODE, "keywords": TEXT, "function": NAME}   keywords is a Python expression
+    {"mcp": CODE, "id": ID}                              how a tool is started as an MCP server
     {"many": N, "code": CODE}                            N threads at once, each with n=its number
 
 Standard output holds the answers alone.
@@ -53,6 +54,22 @@ def many(order):
     return answers
 
 
+class Tool:
+    name, desc = "tool", "a tool"
+
+    def __init__(self, code, number):
+        self.code, self.id = code, number
+
+
+def mcp(order):
+    def describe():
+        config = executor.get_tool_mcp_config(Tool(order["mcp"], order["id"]), {})
+        return {"type": type(config).__name__, "config": config}
+
+    return attempt(describe)
+
+
+WISHES = {"many": many, "mcp": mcp, "call": call}
 for text in sys.stdin:
     wish = json.loads(text)
-    print(json.dumps(many(wish) if "many" in wish else call(wish)), flush=True)
+    print(json.dumps(next(WISHES[key] for key in WISHES if key in wish)(wish)), flush=True)
