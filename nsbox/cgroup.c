@@ -90,13 +90,13 @@ static bool has_word(const char *text, const char *word)
 	return false;
 }
 
-static int enable_v2(int dir)
+int cgroup_enable_v2(int dir, bool cpu)
 {
 	char have[256];
 
 	if (read_small_file(dir, "cgroup.controllers", have, sizeof(have)) < 0)
 		return -ENOENT;
-	for (int i = 0; i < CG_CONTROLLERS; i++) {
+	for (int i = 0; i < (cpu ? CG_CONTROLLERS : CG_CPU); i++) {
 		char word[16];
 		int r;
 
@@ -126,9 +126,9 @@ static int base_v2(void)
 		return root;
 	if (fstatfs(root, &fs) < 0 || fs.f_type != CGROUP2_MAGIC)
 		return -ENOTSUP;
-	if (enable_v2(root) == 0) {
+	if (cgroup_enable_v2(root, true) == 0) {
 		base = make_dir_in(root, "nsbox");
-		if (base >= 0 && enable_v2(base) == 0)
+		if (base >= 0 && cgroup_enable_v2(base, true) == 0)
 			return take_fd(&base);
 	}
 	if (!own_path(NULL, own, sizeof(own)) || !strcmp(own, "/"))
@@ -143,14 +143,14 @@ static int base_v2(void)
 	nsbox_format(pid, sizeof(pid), "%d", (int)getpid());
 	r = write_small_file(self, "cgroup.procs", pid);
 	if (r == 0)
-		r = enable_v2(dir);
+		r = cgroup_enable_v2(dir, true);
 	if (r < 0)
 		return r;
 	close_fd(&base);
 	base = make_dir_in(dir, "nsbox");
 	if (base < 0)
 		return base;
-	r = enable_v2(base);
+	r = cgroup_enable_v2(base, true);
 	return r < 0 ? r : take_fd(&base);
 }
 
@@ -201,33 +201,51 @@ static int open_bases(struct cgroup *cg)
 
 /* ------------------------------------------------------------------ files by version */
 
-enum file { F_MEMORY, F_SWAP, F_PIDS, F_CPU, F_PEAK, F_OOM, F_PIDS_EVENTS, F_FILES };
-
 static const struct {
 	int controller;
 	const char *name[3]; /* by enum nsbox_cgroup_kind */
 	const char *key;     /* word before the value, NULL: the whole file */
-} files[F_FILES] = {
-	[F_MEMORY] = { CG_MEMORY, { NULL, "memory.limit_in_bytes", "memory.max" }, NULL },
-	[F_SWAP] = { CG_MEMORY, { NULL, "memory.memsw.limit_in_bytes", "memory.swap.max" }, NULL },
-	[F_PIDS] = { CG_PIDS, { NULL, "pids.max", "pids.max" }, NULL },
-	[F_CPU] = { CG_CPU, { NULL, "cpu.cfs_quota_us", "cpu.max" }, NULL },
-	[F_PEAK] = { CG_MEMORY, { NULL, "memory.max_usage_in_bytes", "memory.peak" }, NULL },
-	[F_OOM] = { CG_MEMORY, { NULL, "memory.oom_control", "memory.events" }, "oom_kill" },
-	[F_PIDS_EVENTS] = { CG_PIDS, { NULL, "pids.events", "pids.events" }, "max" },
+} files[CGF_FILES] = {
+	[CGF_MEMORY] = { CG_MEMORY, { NULL, "memory.limit_in_bytes", "memory.max" }, NULL },
+	[CGF_SWAP] = { CG_MEMORY,
+		       { NULL, "memory.memsw.limit_in_bytes", "memory.swap.max" },
+		       NULL },
+	[CGF_PIDS] = { CG_PIDS, { NULL, "pids.max", "pids.max" }, NULL },
+	[CGF_CPU] = { CG_CPU, { NULL, "cpu.cfs_quota_us", "cpu.max" }, NULL },
+	[CGF_PEAK] = { CG_MEMORY, { NULL, "memory.max_usage_in_bytes", "memory.peak" }, NULL },
+	[CGF_OOM] = { CG_MEMORY, { NULL, "memory.oom_control", "memory.events" }, "oom_kill" },
+	[CGF_PIDS_EVENTS] = { CG_PIDS, { NULL, "pids.events", "pids.events" }, "max" },
 };
 
-static int set(const struct cgroup *cg, enum file f, const char *value)
+static void file_path(const struct cgroup *cg, int leaf, enum cgroup_file f, char *ret, int size)
 {
-	return write_small_file(cg->leaf[files[f].controller], files[f].name[cg->kind], value);
+	const char *name = files[f].name[cg->kind];
+
+	if (leaf == CGROUP_NO_LEAF)
+		nsbox_format(ret, size, "%s", name);
+	else
+		nsbox_format(ret, size, "%d/%s", leaf, name);
 }
 
-static uint64_t get(const struct cgroup *cg, enum file f)
+int cgroup_set(const struct cgroup *cg, int leaf, enum cgroup_file f, const char *value)
 {
-	char text[2048], *save;
+	char path[64];
 
-	if (read_small_file(cg->leaf[files[f].controller], files[f].name[cg->kind], text,
-			    sizeof(text)) < 0)
+	file_path(cg, leaf, f, path, sizeof(path));
+	return write_small_file(cg->leaf[files[f].controller], path, value);
+}
+
+static int set(const struct cgroup *cg, enum cgroup_file f, const char *value)
+{
+	return cgroup_set(cg, CGROUP_NO_LEAF, f, value);
+}
+
+static uint64_t get(const struct cgroup *cg, int leaf, enum cgroup_file f)
+{
+	char path[64], text[2048], *save;
+
+	file_path(cg, leaf, f, path, sizeof(path));
+	if (read_small_file(cg->leaf[files[f].controller], path, text, sizeof(text)) < 0)
 		return 0;
 	if (!files[f].key)
 		return strtoull(text, NULL, 10);
@@ -251,23 +269,23 @@ static int set_limits(const struct cgroup *cg, const struct plan_limits *l, stru
 	int r;
 
 	nsbox_format(v, sizeof(v), "%llu", (unsigned long long)l->memory);
-	r = set(cg, F_MEMORY, v);
+	r = set(cg, CGF_MEMORY, v);
 	/* A reused v1 group may hold a memsw limit below the new memory limit: raise it first. */
-	if (r == -EINVAL && cg->kind == NSBOX_CGROUP_V1 && set(cg, F_SWAP, "-1") == 0)
-		r = set(cg, F_MEMORY, v);
+	if (r == -EINVAL && cg->kind == NSBOX_CGROUP_V1 && set(cg, CGF_SWAP, "-1") == 0)
+		r = set(cg, CGF_MEMORY, v);
 	if (r < 0)
 		return limit_error(r, "memory", err);
 	/* No swap. A kernel without swap accounting has no file for it. */
-	r = set(cg, F_SWAP, cg->kind == NSBOX_CGROUP_V1 ? v : "0");
+	r = set(cg, CGF_SWAP, cg->kind == NSBOX_CGROUP_V1 ? v : "0");
 	if (r < 0 && r != -ENOENT)
 		return limit_error(r, "swap", err);
 	nsbox_format(v, sizeof(v), "%u", l->pids);
-	r = set(cg, F_PIDS, v);
+	r = set(cg, CGF_PIDS, v);
 	if (r < 0)
 		return limit_error(r, "process", err);
 	nsbox_format(v, sizeof(v), cg->kind == NSBOX_CGROUP_V1 ? "%llu" : "%llu 100000",
 		     (unsigned long long)l->cpu_milli * 100);
-	r = set(cg, F_CPU, v);
+	r = set(cg, CGF_CPU, v);
 	return r < 0 ? limit_error(r, "cpu", err) : 0;
 }
 
@@ -290,7 +308,7 @@ static int make_leaves_v2(struct cgroup *cg, const char *name)
 	cg->sandbox = make_dir_in(cg->base[0], name);
 	if (cg->sandbox < 0)
 		return cg->sandbox;
-	r = enable_v2(cg->sandbox);
+	r = cgroup_enable_v2(cg->sandbox, true);
 	if (r < 0)
 		return r;
 	cg->init = make_dir_in(cg->sandbox, "init");
@@ -340,6 +358,7 @@ int cgroup_open(struct cgroup *cg, uint32_t slot, const struct plan_limits *l,
 	cgroup_init(cg);
 	cg->slot = slot;
 	r = make_groups(cg, err);
+	cg->pids = l->pids;
 	if (r == 0)
 		r = set_limits(cg, l, err);
 	if (r < 0) {
@@ -348,19 +367,21 @@ int cgroup_open(struct cgroup *cg, uint32_t slot, const struct plan_limits *l,
 	}
 	/* A leaf left by a dead owner keeps its counters. */
 	if (cg->kind == NSBOX_CGROUP_V1)
-		set(cg, F_PEAK, "0");
-	cg->oom_at_start = get(cg, F_OOM);
-	cg->pids_at_start = get(cg, F_PIDS_EVENTS);
+		set(cg, CGF_PEAK, "0");
+	cg->oom_at_start = get(cg, CGROUP_NO_LEAF, CGF_OOM);
+	cg->pids_at_start = get(cg, CGROUP_NO_LEAF, CGF_PIDS_EVENTS);
 	return 0;
 }
 
-int cgroup_attach(const struct cgroup *cg, pid_t pid, struct nsbox_error *err)
+int cgroup_attach(const struct cgroup *cg, int leaf, pid_t pid, struct nsbox_error *err)
 {
-	char text[16];
+	char text[16], own[32];
 
 	nsbox_format(text, sizeof(text), "%d", (int)pid);
+	nsbox_format(own, sizeof(own), "%d/cgroup.procs", leaf);
 	for (int i = 0; i < CG_CONTROLLERS; i++) {
-		int r = write_small_file(cg->leaf[i], "cgroup.procs", text);
+		bool has_leaf = leaf != CGROUP_NO_LEAF && i != CG_CPU;
+		int r = write_small_file(cg->leaf[i], has_leaf ? own : "cgroup.procs", text);
 
 		if (r < 0)
 			return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, r,
@@ -371,17 +392,29 @@ int cgroup_attach(const struct cgroup *cg, pid_t pid, struct nsbox_error *err)
 	return 0;
 }
 
-void cgroup_usage(const struct cgroup *cg, struct cgroup_usage *ret)
+void cgroup_usage(const struct cgroup *cg, int leaf, struct cgroup_usage *ret)
 {
+	uint64_t pids;
+
 	if (cg->kind == NSBOX_CGROUP_NONE)
 		return;
-	ret->memory_peak = get(cg, F_PEAK);
-	ret->oom_kills = (uint32_t)(get(cg, F_OOM) - cg->oom_at_start);
-	ret->pids_hits = (uint32_t)(get(cg, F_PIDS_EVENTS) - cg->pids_at_start);
+	ret->memory_peak = get(cg, CGROUP_NO_LEAF, CGF_PEAK);
+	pids = get(cg, CGROUP_NO_LEAF, CGF_PIDS_EVENTS) - cg->pids_at_start;
+	if (leaf == CGROUP_NO_LEAF) {
+		ret->oom_kills = (uint32_t)(get(cg, leaf, CGF_OOM) - cg->oom_at_start);
+	} else {
+		/* A refused fork counts in the group it happened in, or (v2 since 6.11) in the one
+		 * whose limit it met. */
+		ret->oom_kills = (uint32_t)get(cg, leaf, CGF_OOM);
+		if (cg->kind == NSBOX_CGROUP_V1)
+			pids = 0;
+		pids = MAX(pids, get(cg, leaf, CGF_PIDS_EVENTS));
+	}
+	ret->pids_hits = (uint32_t)pids;
 }
 
 /* A process that was just reaped may still count for some milliseconds. */
-static void remove_leaf(int base, const char *name)
+void cgroup_remove_dir(int base, const char *name)
 {
 	const struct timespec pause = { 0, 2000000 };
 
@@ -395,15 +428,17 @@ static void remove_leaf(int base, const char *name)
 /* The groups of a sandbox, whichever of them exist; `base` holds the one of its slot. */
 static void remove_sandbox(int base, const char *name, int kind)
 {
-	if (kind == NSBOX_CGROUP_V2) {
-		auto_close int dir = openat(base, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_close int dir = openat(base, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), run = -1;
 
-		if (dir >= 0) {
-			remove_leaf(dir, "run");
-			remove_leaf(dir, "init");
-		}
+	if (dir >= 0 && kind == NSBOX_CGROUP_V2) {
+		run = openat(dir, "run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		cgroup_leaves_remove(run);
+		cgroup_remove_dir(dir, "run");
+		cgroup_remove_dir(dir, "init");
+	} else {
+		cgroup_leaves_remove(dir);
 	}
-	remove_leaf(base, name);
+	cgroup_remove_dir(base, name);
 }
 
 void cgroup_close(struct cgroup *cg)

@@ -29,6 +29,7 @@ struct child {
 	int new_root;	/* O_PATH of the root that is being built, then of "/" */
 	int proc_mount; /* mount descriptor of our procfs, or -1 */
 	int signals;	/* init's signalfd */
+	int parent_pid; /* of a payload: init, or its leader */
 };
 
 static inline const struct plan_fixed *child_fixed(const struct child *c)
@@ -73,9 +74,25 @@ struct payload_fds {
 };
 _Noreturn void payload_main(struct child *c, const struct blob *exec, struct payload_fds *fds);
 
+/*
+ * leader.c: the parent of an exec's program where no control group holds together what the program
+ * starts. `note` is a page shared with init.
+ */
+struct leader_note {
+	int32_t program; /* its pid */
+	int32_t status;
+	uint64_t cpu_us;
+	uint32_t over; /* written last */
+};
+_Noreturn void leader_main(struct child *c, const struct blob *exec, struct payload_fds *fds,
+			   struct leader_note *note);
+
 /* Credentials, no filter: what the helpers that unpack and collect run with. */
 int payload_credentials(const struct child *c, struct nsbox_error *err);
 int payload_filter(const struct child *c, struct nsbox_error *err);
+int payload_drop_capabilities(struct nsbox_error *err);
+/* Say hello on the channel and wait until the owner has dealt with it. */
+int payload_hello(int channel, struct nsbox_error *err);
 /* fork(2) without libc's handlers: safe after clone. */
 int child_fork(void);
 

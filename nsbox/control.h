@@ -7,7 +7,8 @@
  *   control   owner <-> init, for the sandbox's life. Its end is the end of the sandbox: when the
  *             owner's side closes, init exits and the kernel kills everything in its pid namespace.
  *   channel   owner <-> payload, one per exec. The payload's end is close-on-exec, so that end of
- *             file without an error means that the program runs.
+ *             file without an error means that the program runs. An exec that has a leader
+ *             (leader.c) is spoken for by that one first.
  *
  * Hostile code never holds either: both are closed by execve at the latest. Still the owner
  * believes no length and no number in what it reads.
@@ -21,12 +22,13 @@
 #define CTL_MAGIC	UINT32_C(0x316c7463) /* "ctl1" */
 #define CTL_FDS_MAX	7
 #define CTL_OUTPUTS_MAX 16
+#define CTL_EXECS_MAX	64 /* programs of one sandbox at once */
 
 enum ctl_kind {
 	/* owner -> init */
 	CTL_GO = 1,  /* id maps are written */
 	CTL_EXEC,    /* id; fds: exec request, channel, then 0, 1, 2 and what flags say (3, 4) */
-	CTL_SIGNAL,  /* id, signal; all: everything but init, else the process group of the exec */
+	CTL_SIGNAL,  /* id, signal; all: everything but init, else the program's process group */
 	CTL_COLLECT, /* fds: out; base, rules */
 	CTL_USAGE,   /* how full are its file systems? */
 	CTL_FILES, /* id, flags (FILESF_*); fds: request (VERB_MAGIC), then in, out as flags say */
@@ -34,17 +36,18 @@ enum ctl_kind {
 	/* init -> owner */
 	CTL_READY,	/* enforced layers, duration of each stage */
 	CTL_FAILED,	/* error: set-up did not succeed; init exits */
+	CTL_LEFT,	/* id: the program has ended, its leader waits to be killed */
 	CTL_EXITED,	/* id, status (wait(2) form), cpu_us */
 	CTL_COLLECTED,	/* error.code 0, or what went wrong */
 	CTL_USED,	/* bytes: what the tmpfs mounts of the sandbox hold */
 	CTL_FILES_DONE, /* id, error */
 	/* payload -> owner, on the channel */
-	CTL_HELLO,    /* carries SCM_CREDENTIALS: who to put into the control group */
+	CTL_HELLO, /* carries SCM_CREDENTIALS: who to put into the control group, or the leader */
 	CTL_TERMINAL, /* fd: the master of its terminal */
 	CTL_WITNESS,  /* tried, held, us */
 	CTL_ERROR,    /* error: the program could not be started */
 	/* owner -> payload */
-	CTL_PROCEED, /* it is in its control group */
+	CTL_PROCEED, /* it is in its control group, or known */
 	CTL_KIND_MAX
 };
 

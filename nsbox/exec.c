@@ -54,25 +54,113 @@ static uint32_t exec_flags(const struct blob *b, const struct nsbox_io *io)
 	return flags | (io->request >= 0 ? EXECF_FD3 : 0) | (io->result >= 0 ? EXECF_FD4 : 0);
 }
 
-static int send_exec(struct nsbox_sandbox *sb, int blob_fd, uint32_t flags,
+/* ------------------------------------------------------------------ the list */
+
+struct exec *exec_find(struct nsbox_sandbox *sb, uint32_t id)
+{
+	for (struct exec *ex = sb->execs; ex; ex = ex->next)
+		if (ex->id == id)
+			return ex;
+	return NULL;
+}
+
+static void exec_done(struct nsbox_sandbox *sb, struct exec *ex)
+{
+	cgroup_leaf_release(&sb->cg, ex->leaf);
+	close_fd(&ex->channel); /* and so out of the epoll set */
+	close_fd(&ex->leader_fd);
+	free(ex);
+}
+
+void exec_free(struct nsbox_sandbox *sb, struct exec *ex)
+{
+	for (struct exec **p = &sb->execs; *p; p = &(*p)->next) {
+		if (*p == ex) {
+			*p = ex->next;
+			sb->running--;
+			break;
+		}
+	}
+	exec_done(sb, ex);
+}
+
+/* What is asked for fits with what runs already. */
+static int check_room(const struct nsbox_sandbox *sb, bool keep_rest, struct nsbox_error *err)
+{
+	unsigned max = sb->opt.execs ? MIN(sb->opt.execs, CTL_EXECS_MAX) : NSBOX_EXECS_DEFAULT;
+
+	if (sb->phase == PHASE_OVER)
+		return nsbox_fail(err, NSBOX_E_INVALID, EBUSY, "the sandbox is over");
+	if (sb->running >= max)
+		return nsbox_fail(err, NSBOX_E_LIMIT, EBUSY, "%u programs run in the sandbox",
+				  sb->running);
+	for (const struct exec *ex = sb->execs; ex; ex = ex->next)
+		if (!ex->keep_rest || !keep_rest)
+			return nsbox_fail(err, NSBOX_E_INVALID, EBUSY,
+					  "a program that ends everything else runs alone");
+	return 0;
+}
+
+static struct exec *exec_new(struct nsbox_sandbox *sb, const struct exec_fixed *x)
+{
+	uint64_t wall_ms = sb->fixed->limits.wall_ms;
+	struct exec *ex = calloc(1, sizeof(*ex));
+
+	if (!ex)
+		return NULL;
+	/* The plan's limit is the most there is; a request may only shorten it. */
+	if (x->wall_ms && (!wall_ms || x->wall_ms < wall_ms))
+		wall_ms = x->wall_ms;
+	ex->id = sb->last_id + 1;
+	ex->keep_rest = !(x->flags & EXECF_KILL_REST);
+	ex->wall_us = wall_ms * 1000;
+	ex->channel = ex->leader_fd = -1;
+	ex->leaf = CGROUP_NO_LEAF;
+	return ex;
+}
+
+/* Once there are leaves a program needs one: version 2 knows no group that has both. */
+static int take_leaf(struct nsbox_sandbox *sb, struct exec *ex, struct nsbox_error *err)
+{
+	int r = 0;
+
+	if (sb->cg.kind != NSBOX_CGROUP_NONE && (ex->keep_rest || sb->cg.leaves))
+		r = cgroup_leaf_take(&sb->cg, &ex->leaf, err);
+	if (r == 0 && ex->id > 1)
+		cgroup_usage(&sb->cg, ex->leaf, &ex->before);
+	return r;
+}
+
+/* ------------------------------------------------------------------ sending */
+
+static int open_channel(struct nsbox_sandbox *sb, struct exec *ex, int *ret_theirs,
+			struct nsbox_error *err)
+{
+	int pair[2], on = 1, r = ctl_pair(pair);
+
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, r, "make the channel of an exec");
+	ex->channel = pair[0];
+	*ret_theirs = pair[1];
+	setsockopt(ex->channel, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+	return sandbox_watch(sb, ex->channel, WATCH_EXEC, ex->id, err);
+}
+
+static int send_exec(struct nsbox_sandbox *sb, struct exec *ex, int blob_fd, uint32_t flags,
 		     const struct nsbox_io *io, struct nsbox_error *err)
 {
 	struct ctl_request req = {
-		.magic = CTL_MAGIC, .kind = CTL_EXEC, .id = sb->exec_id + 1, .flags = flags
+		.magic = CTL_MAGIC, .kind = CTL_EXEC, .id = ex->id, .flags = flags
 	};
-	int pair[2], fds[CTL_FDS_MAX], r, on = 1;
+	int fds[CTL_FDS_MAX], r;
 	unsigned n = 0;
 	auto_close int null = null_fd(), theirs = -1;
 
 	if (null < 0)
 		return nsbox_fail(err, NSBOX_E_IO, errno, "open /dev/null");
-	r = ctl_pair(pair);
+	r = open_channel(sb, ex, &theirs, err);
 	if (r < 0)
-		return nsbox_fail(err, NSBOX_E_NOMEM, r, "make the channel of an exec");
-	close_fd(&sb->channel);
-	sb->channel = pair[0];
-	theirs = pair[1];
-	setsockopt(sb->channel, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+		return r;
 	fds[n++] = blob_fd;
 	fds[n++] = theirs;
 	fds[n++] = io->in >= 0 ? io->in : null;
@@ -82,9 +170,6 @@ static int send_exec(struct nsbox_sandbox *sb, int blob_fd, uint32_t flags,
 		fds[n++] = io->request;
 	if (flags & EXECF_FD4)
 		fds[n++] = io->result;
-	r = sandbox_watch(sb, sb->channel, supervise_channel, err);
-	if (r < 0)
-		return r;
 	r = ctl_send(sb->control, &req, sizeof(req), fds, n);
 	/* Init has ended. Why it did is on its way, as an event, and says more than this would. */
 	if (r == -EPIPE || r == -ECONNRESET)
@@ -95,44 +180,37 @@ static int send_exec(struct nsbox_sandbox *sb, int blob_fd, uint32_t flags,
 int nsbox_sandbox_exec_blob(struct nsbox_sandbox *sb, int blob_fd, const struct nsbox_io *io,
 			    uint32_t *ret_id, struct nsbox_error *err)
 {
-	const struct exec_fixed *x;
 	struct blob b = { 0 };
-	uint64_t wall_ms;
+	struct exec *ex;
 	uint32_t flags;
-	int r;
+	int r = blob_map(blob_fd, EXEC_MAGIC, &b, err);
 
-	if (sb->phase != PHASE_SETUP && sb->phase != PHASE_IDLE)
-		return nsbox_fail(err, NSBOX_E_INVALID, EBUSY,
-				  "the sandbox cannot take an exec now");
-	r = blob_map(blob_fd, EXEC_MAGIC, &b, err);
 	if (r < 0)
 		return r;
-	x = blob_fixed(&b, struct exec_fixed);
-	/* The plan's limit is the most there is; a request may only shorten it. */
-	wall_ms = sb->fixed->limits.wall_ms;
-	if (x->wall_ms && (!wall_ms || x->wall_ms < wall_ms))
-		wall_ms = x->wall_ms;
 	flags = exec_flags(&b, io);
+	ex = exec_new(sb, blob_fixed(&b, struct exec_fixed));
 	blob_unmap(&b);
-
-	r = send_exec(sb, blob_fd, flags, io, err);
-	if (r < 0)
+	if (!ex)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "run a program");
+	r = check_room(sb, ex->keep_rest, err);
+	if (r == 0)
+		r = take_leaf(sb, ex, err);
+	if (r == 0)
+		r = send_exec(sb, ex, blob_fd, flags, io, err);
+	if (r < 0) {
+		exec_done(sb, ex);
 		return r;
-	sb->exec_id++;
-	sb->keep_rest = !(flags & EXECF_KILL_REST);
-	sb->wall_us = wall_ms * 1000;
-	sb->stop_cause = NSBOX_CAUSE_NONE;
-	sb->witness_seen = 0;
-	sb->started_us = 0;
-	sb->watch_peak = sb->watch_kills = 0;
-	sb->watch_files = sb->watch_memfds = sb->watch_round = 0;
-	memset(&sb->start_error, 0, sizeof(sb->start_error));
-	memset(&sb->usage_before, 0, sizeof(sb->usage_before));
-	if (sb->exec_id > 1)
-		cgroup_usage(&sb->cg, &sb->usage_before);
-	supervise_enter(sb, PHASE_START, 30000000);
+	}
+	ex->next = sb->execs;
+	sb->execs = ex;
+	sb->running++;
+	sb->last_id = ex->id;
+	sb->kept = sb->kept || ex->keep_rest;
+	if (!ex->keep_rest)
+		sb->watch_peak = sb->watch_files = sb->watch_memfds = sb->watch_round = 0;
+	stop_enter(sb, ex, EXEC_START, 30000000);
 	if (ret_id)
-		*ret_id = sb->exec_id;
+		*ret_id = ex->id;
 	return 0;
 }
 
@@ -145,13 +223,23 @@ int nsbox_sandbox_exec(struct nsbox_sandbox *sb, const struct nsbox_exec *ex,
 	return r < 0 ? r : nsbox_sandbox_exec_blob(sb, fd, io, ret_id, err);
 }
 
-int nsbox_sandbox_kill(struct nsbox_sandbox *sb, int cause, int signal, struct nsbox_error *err)
+int nsbox_sandbox_kill(struct nsbox_sandbox *sb, uint32_t id, int cause, int signal,
+		       struct nsbox_error *err)
 {
-	int r;
+	unsigned found = 0;
+	int r = 0;
 
-	if (!signal)
-		return supervise_stop(sb, cause, err);
-	r = supervise_signal(sb, signal, false);
+	for (struct exec *ex = sb->execs; ex; ex = ex->next) {
+		if (id && ex->id != id)
+			continue;
+		found++;
+		if (!signal)
+			stop_exec(sb, ex, cause);
+		else if (r == 0)
+			r = stop_signal(sb, ex, signal, false);
+	}
+	if (!found)
+		return nsbox_fail(err, NSBOX_E_INVALID, ESRCH, "nothing is running");
 	return r < 0 ? nsbox_fail(err, NSBOX_E_PROTOCOL, r, "reach the sandbox's init") : 0;
 }
 
@@ -164,7 +252,7 @@ int nsbox_sandbox_collect(struct nsbox_sandbox *sb, const char *base,
 	struct ctl_request req = { .magic = CTL_MAGIC, .kind = CTL_COLLECT, .rules = n };
 	int r;
 
-	if (sb->phase != PHASE_IDLE)
+	if (sb->phase != PHASE_UP || (sb->execs && !sb->execs->keep_rest))
 		return nsbox_fail(err, NSBOX_E_INVALID, EBUSY, "files are collected between runs");
 	if (n > CTL_OUTPUTS_MAX)
 		return nsbox_fail(err, NSBOX_E_LIMIT, E2BIG, "at most %d globs", CTL_OUTPUTS_MAX);

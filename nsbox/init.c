@@ -6,6 +6,10 @@
  * It is one loop over two descriptors, the control socket and a signalfd for SIGCHLD. The kernel
  * does the rest: a pid 1 ignores every signal it has no handler for, and when it exits all that
  * is left in the pid namespace is killed. That is why losing the owner is handled by _exit().
+ *
+ * Several programs may run at once, each a row of a table. A row's process is the program, or its
+ * leader (leader.c) where no control group holds together what a program of a kept sandbox starts.
+ * Ending such a program's tree is the owner's, from outside; all that init ends is everything.
  */
 #include "nsbox/child.h"
 
@@ -13,6 +17,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/vfs.h>
@@ -22,11 +27,18 @@
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
 
-struct init {
-	struct child *child;
-	pid_t main_pid; /* of the running exec, 0 for none */
+struct running {
+	pid_t pid; /* the program's, or its leader's; 0: a free row */
 	uint32_t id;
 	bool kill_rest;
+	bool left;		  /* the owner knows that the program has ended */
+	struct leader_note *note; /* NULL: no leader */
+};
+
+struct init {
+	struct child *child;
+	struct running run[CTL_EXECS_MAX];
+	struct leader_note *notes; /* shared with leaders; NULL until there is one */
 	struct init_files files;
 };
 
@@ -63,40 +75,83 @@ static bool sort_fds(const struct ctl_request *req, const int *fds, unsigned n,
 	return at == n;
 }
 
+static struct running *find(struct init *in, uint32_t id)
+{
+	for (unsigned i = 0; i < CTL_EXECS_MAX; i++)
+		if (in->run[i].pid && in->run[i].id == id)
+			return &in->run[i];
+	return NULL;
+}
+
+static struct running *free_row(struct init *in)
+{
+	for (unsigned i = 0; i < CTL_EXECS_MAX; i++)
+		if (!in->run[i].pid)
+			return &in->run[i];
+	return NULL;
+}
+
+/* The row's place in the page that leaders write to. */
+static int take_note(struct init *in, struct running *r, struct nsbox_error *err)
+{
+	size_t size = CTL_EXECS_MAX * sizeof(*in->notes);
+	void *p;
+
+	if (!in->notes) {
+		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		if (p == MAP_FAILED)
+			return nsbox_fail_at(err, NSBOX_STAGE_FORK, NSBOX_E_NOMEM, errno,
+					     "make a page for the leaders of programs");
+		in->notes = p;
+	}
+	r->note = &in->notes[r - in->run];
+	memset(r->note, 0, sizeof(*r->note));
+	return 0;
+}
+
+static int fork_program(struct init *in, struct running *r, const struct blob *exec,
+			struct payload_fds *io, struct nsbox_error *err)
+{
+	pid_t pid = child_fork();
+
+	if (pid == 0) {
+		close(in->child->signals);
+		close(in->child->control);
+		if (r->note)
+			leader_main(in->child, exec, io, r->note);
+		payload_main(in->child, exec, io);
+	}
+	if (pid < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_FORK, NSBOX_E_NOMEM, errno,
+				     "fork the program's process");
+	r->pid = pid;
+	return 0;
+}
+
 static void start(struct init *in, const struct ctl_request *req, int *fds, unsigned n)
 {
 	struct ctl_report rep = { .magic = CTL_MAGIC, .kind = CTL_ERROR };
+	struct running *row = free_row(in);
 	struct payload_fds io;
 	struct blob exec = { 0 };
-	pid_t pid;
 	int r;
 
 	/* The owner is trusted, but a mistake of its must not look like a run. */
-	if (!sort_fds(req, fds, n, &io) || in->main_pid) {
+	if (!sort_fds(req, fds, n, &io) || !row) {
 		close_all(fds, n);
 		_exit(2);
 	}
+	*row = (struct running){ .id = req->id, .kill_rest = req->flags & EXECF_KILL_REST };
 	r = blob_map(fds[0], EXEC_MAGIC, &exec, &rep.error);
-	if (r == 0) {
-		pid = child_fork();
-		if (pid == 0) {
-			close(in->child->signals);
-			close(in->child->control);
-			payload_main(in->child, &exec, &io);
-		}
-		if (pid < 0)
-			nsbox_fail_at(&rep.error, NSBOX_STAGE_FORK, NSBOX_E_NOMEM, errno,
-				      "fork the program's process");
-		else
-			in->main_pid = pid;
-	}
+	if (r == 0 && !row->kill_rest && !in->child->cgroup)
+		r = take_note(in, row, &rep.error);
+	if (r == 0)
+		r = fork_program(in, row, &exec, &io, &rep.error);
 	blob_unmap(&exec);
-	in->id = req->id;
-	in->kill_rest = req->flags & EXECF_KILL_REST;
-	if (!in->main_pid) {
+	if (r < 0) {
 		ctl_send(io.channel, &rep, sizeof(rep), NULL, 0);
 		rep.kind = CTL_EXITED;
-		rep.id = in->id;
+		rep.id = row->id;
 		rep.status = 126 << 8;
 		tell(in, &rep);
 	}
@@ -105,14 +160,25 @@ static void start(struct init *in, const struct ctl_request *req, int *fds, unsi
 
 /* ------------------------------------------------------------------ signals */
 
+/* The program leads a group of its own, once it has come that far. */
+static void signal_group(pid_t program, int signal)
+{
+	if (program > 0 && kill(-program, signal) < 0 && errno == ESRCH)
+		kill(program, signal);
+}
+
 static void deliver(struct init *in, const struct ctl_request *req)
 {
-	if (req->signal < 1 || req->signal >= NSIG || !in->main_pid || req->id != in->id)
+	struct running *r = find(in, req->id);
+	pid_t program;
+
+	if (req->signal < 1 || req->signal >= NSIG || !r)
 		return;
+	program = r->note ? __atomic_load_n(&r->note->program, __ATOMIC_ACQUIRE) : r->pid;
 	if (req->all)
 		kill(-1, req->signal); /* everything in the namespace but us */
-	else
-		kill(-in->main_pid, req->signal); /* the program leads a group of its own */
+	else if (!r->left)
+		signal_group(program, req->signal);
 }
 
 static uint64_t cpu_us(const struct rusage *u)
@@ -125,26 +191,64 @@ static uint64_t cpu_us(const struct rusage *u)
  * The program has ended. In a one-shot run everything else ends now: the result is due, and nothing
  * may write afterwards. Killing and reaping alternate because a fork may have slipped past a kill.
  */
-static void finished(struct init *in, int status, const struct rusage *usage)
+static void end_rest(struct init *in, struct ctl_report *rep)
 {
-	struct ctl_report rep = { .kind = CTL_EXITED, .id = in->id, .status = status };
 	struct rusage rest;
 	int gone;
 
-	rep.cpu_us = cpu_us(usage);
-	if (in->kill_rest) {
-		for (;;) {
-			kill(-1, SIGKILL);
-			pid_t pid = wait4(-1, &gone, __WALL, &rest);
+	for (;;) {
+		kill(-1, SIGKILL);
+		pid_t pid = wait4(-1, &gone, __WALL, &rest);
 
-			if (pid < 0 && errno == ECHILD)
-				break;
-			if (!init_files_reaped(&in->files, pid, gone))
-				rep.cpu_us += cpu_us(&rest);
+		if (pid < 0 && errno == ECHILD)
+			break;
+		if (!init_files_reaped(&in->files, pid, gone))
+			rep->cpu_us += cpu_us(&rest);
+	}
+}
+
+/* A row's process is gone. */
+static void finished(struct init *in, struct running *r, int status, const struct rusage *usage)
+{
+	struct ctl_report rep = { .kind = CTL_EXITED, .id = r->id, .status = status };
+
+	rep.cpu_us = cpu_us(usage);
+	if (r->note && __atomic_load_n(&r->note->over, __ATOMIC_ACQUIRE)) {
+		rep.status = r->note->status;
+		rep.cpu_us = r->note->cpu_us;
+	} else if (r->note && r->note->program) {
+		kill(-1, SIGKILL); /* a leader is lost: nobody can tell whose is what */
+	}
+	if (r->kill_rest)
+		end_rest(in, &rep);
+	r->pid = 0;
+	tell(in, &rep);
+}
+
+static bool ended(struct init *in, pid_t pid, int status, const struct rusage *usage)
+{
+	for (unsigned i = 0; i < CTL_EXECS_MAX; i++) {
+		if (in->run[i].pid == pid) {
+			finished(in, &in->run[i], status, usage);
+			return true;
 		}
 	}
-	in->main_pid = 0;
-	tell(in, &rep);
+	return false;
+}
+
+/* Leaders that wait: their programs have ended. */
+static void look_at_leaders(struct init *in)
+{
+	for (unsigned i = 0; in->notes && i < CTL_EXECS_MAX; i++) {
+		struct running *r = &in->run[i];
+		struct ctl_report rep = { .kind = CTL_LEFT, .id = r->id };
+
+		if (!r->pid || !r->note || r->left ||
+		    !__atomic_load_n(&r->note->over, __ATOMIC_ACQUIRE))
+			continue;
+		r->left = true;
+		tell(in, &rep);
+	}
 }
 
 static void reap(struct init *in)
@@ -157,10 +261,9 @@ static void reap(struct init *in)
 	while (read(in->child->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
 		;
 	while ((pid = wait4(-1, &status, WNOHANG | __WALL, &usage)) > 0)
-		if (pid == in->main_pid)
-			finished(in, status, &usage);
-		else
+		if (!ended(in, pid, status, &usage))
 			init_files_reaped(&in->files, pid, status);
+	look_at_leaders(in);
 }
 
 /* ------------------------------------------------------------------ usage */
@@ -235,6 +338,7 @@ _Noreturn void init_serve(struct child *c)
 	struct pollfd poll_fds[2];
 
 	init_files_init(&in.files, c);
+	c->parent_pid = getpid();
 	poll_fds[0] = (struct pollfd){ .fd = c->control, .events = POLLIN };
 	poll_fds[1] = (struct pollfd){ .fd = c->signals, .events = POLLIN };
 	for (;;) {

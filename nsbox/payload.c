@@ -39,7 +39,7 @@ static int check_empty(const char *what, unsigned v, struct nsbox_error *err)
 			     "the %s set is not empty", what);
 }
 
-static int drop_capabilities(struct nsbox_error *err)
+int payload_drop_capabilities(struct nsbox_error *err)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2] = { 0 };
@@ -79,7 +79,7 @@ int payload_credentials(const struct child *c, struct nsbox_error *err)
 	if (r != f->uid || e != f->uid || s != f->uid)
 		return nsbox_fail_at(err, NSBOX_STAGE_CREDENTIALS, NSBOX_E_SANDBOX, EPERM,
 				     "the user id inside is %u, not %u", r, f->uid);
-	return drop_capabilities(err);
+	return payload_drop_capabilities(err);
 }
 
 /* ------------------------------------------------------------------ descriptors */
@@ -206,9 +206,11 @@ static int resource_limits(const struct child *c)
 	const uint64_t cpu = l->cpu_ms ? (l->cpu_ms + 999) / 1000 : RLIM_INFINITY;
 	const uint64_t cpu_end = l->cpu_ms ? cpu + 1 : RLIM_INFINITY; /* kills who catches XCPU */
 	const uint64_t file = l->file_size ? l->file_size : RLIM_INFINITY;
-	/* The kernel counts per id and user namespace; a single id is init's as well. One more where
-	 * there is a control group, so that it is the group that refuses, and counts. */
-	const uint64_t pids = (uint64_t)l->pids + c->single_id + c->cgroup;
+	/* The kernel counts per id and user namespace; a single id is init's and a leader's as well.
+	 * One more where there is a control group, so that it is the group that refuses, and
+	 * counts. */
+	const bool led = c->parent_pid != 1;
+	const uint64_t pids = (uint64_t)l->pids + c->single_id * (1 + led) + c->cgroup;
 	const struct {
 		int resource;
 		uint64_t soft, hard;
@@ -252,22 +254,24 @@ static int limits(const struct child *c, struct nsbox_error *err)
 
 /* ------------------------------------------------------------------ control group */
 
-/* The owner, outside, moves us: wait for it before anything of the run exists. */
-static int join_cgroup(const struct child *c, int channel, struct nsbox_error *err)
+int payload_hello(int channel, struct nsbox_error *err)
 {
 	struct ctl_report rep;
 	unsigned none = 0;
-	int r;
+	int r = ctl_send_hello(channel);
 
-	if (!c->cgroup)
-		return 0;
-	r = ctl_send_hello(channel);
 	if (r == 0)
 		r = ctl_recv(channel, &rep, sizeof(rep), NULL, &none, 0);
 	if (r < 0 || rep.magic != CTL_MAGIC || rep.kind != CTL_PROCEED)
 		return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, r ? r : -EBADMSG,
-				     "wait for the control group");
+				     "wait for the owner");
 	return 0;
+}
+
+/* The owner, outside, moves us: wait for it before anything of the run exists. */
+static int join_cgroup(const struct child *c, int channel, struct nsbox_error *err)
+{
+	return c->cgroup ? payload_hello(channel, err) : 0;
 }
 
 /* ------------------------------------------------------------------ argv, env, cwd */

@@ -25,6 +25,8 @@
 #include "nsbox/util.h"
 #include "overlay/root.h"
 
+#define SETUP_LIMIT_US 30000000 /* of a loaded host, with room */
+
 /* ------------------------------------------------------------------ clone */
 
 static int clone_error(int errnum, struct nsbox_error *err)
@@ -145,10 +147,10 @@ static int take_host_things(struct nsbox_sandbox *sb, struct nsbox_error *err)
 
 /* ------------------------------------------------------------------ event plumbing */
 
-int sandbox_watch(struct nsbox_sandbox *sb, int fd, void (*fn)(struct nsbox_sandbox *),
+int sandbox_watch(struct nsbox_sandbox *sb, int fd, enum watched what, uint32_t id,
 		  struct nsbox_error *err)
 {
-	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = (void *)fn };
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = (uint64_t)id << 32 | what };
 
 	if (epoll_ctl(sb->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "watch the sandbox");
@@ -159,9 +161,9 @@ static int open_plumbing(struct nsbox_sandbox *sb, struct nsbox_error *err)
 {
 	sb->epoll = epoll_create1(EPOLL_CLOEXEC);
 	sb->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (sb->epoll < 0 || sb->timer < 0)
-		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make an epoll and a timer");
-	return sandbox_watch(sb, sb->timer, supervise_timer, err);
+	if (sb->epoll < 0 || sb->timer < 0 || events_init(sb) < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make an epoll, a timer and a queue");
+	return sandbox_watch(sb, sb->timer, WATCH_TIMER, 0, err);
 }
 
 /* ------------------------------------------------------------------ new */
@@ -204,14 +206,15 @@ static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 	r = ids_write_maps(sb->pid, sb->ids_kind, sb->slot.number, sb->fixed->uid, err);
 	if (r < 0)
 		return reason(sb, r, err);
-	r = sandbox_watch(sb, sb->control, supervise_control, err);
+	r = sandbox_watch(sb, sb->control, WATCH_CONTROL, 0, err);
 	if (r == 0)
-		r = sandbox_watch(sb, sb->pidfd, supervise_pidfd, err);
+		r = sandbox_watch(sb, sb->pidfd, WATCH_PIDFD, 0, err);
 	if (r < 0)
 		return r;
 	/* A failure to send means that it died: the pidfd says so. */
 	go(sb);
-	supervise_enter(sb, PHASE_SETUP, 30000000);
+	sb->deadline_us = monotonic_us() + SETUP_LIMIT_US;
+	stop_arm(sb);
 	return 0;
 }
 
@@ -228,7 +231,7 @@ int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *ro
 	sb->fixed = blob_fixed(plan_blob(plan), struct plan_fixed);
 	sb->opt = *opt;
 	sb->slot.lock_fd = -1;
-	sb->pidfd = sb->control = sb->channel = sb->epoll = sb->timer = -1;
+	sb->pidfd = sb->control = sb->epoll = sb->timer = -1;
 	cgroup_init(&sb->cg);
 	r = choose_layers(sb, err);
 	if (r == 0)
@@ -256,20 +259,28 @@ int nsbox_sandbox_fd(const struct nsbox_sandbox *sb)
 	return sb->epoll;
 }
 
+/* One handler may have dealt with what another was woken for. */
+static void wake(struct nsbox_sandbox *sb, enum watched what, uint32_t id)
+{
+	struct exec *ex = what == WATCH_EXEC ? exec_find(sb, id) : NULL;
+
+	if (what == WATCH_CONTROL)
+		supervise_control(sb);
+	else if (what == WATCH_PIDFD && !sb->gone)
+		supervise_pidfd(sb);
+	else if (what == WATCH_TIMER)
+		stop_timer(sb);
+	else if (ex)
+		supervise_channel(sb, ex);
+}
+
 static void dispatch(struct nsbox_sandbox *sb, int timeout_ms)
 {
 	struct epoll_event ev[4];
 	int n = epoll_wait(sb->epoll, ev, ARRAY_SIZE(ev), timeout_ms);
 
-	for (int i = 0; i < n; i++) {
-		void (*fn)(struct nsbox_sandbox *) =
-			(void (*)(struct nsbox_sandbox *))ev[i].data.ptr;
-
-		/* One handler may have dealt with what another was woken for. */
-		if (fn == supervise_pidfd && sb->gone)
-			continue;
-		fn(sb);
-	}
+	for (int i = 0; i < n; i++)
+		wake(sb, (enum watched)(uint32_t)ev[i].data.u64, (uint32_t)(ev[i].data.u64 >> 32));
 	if (sb->gone && sb->pidfd >= 0) {
 		epoll_ctl(sb->epoll, EPOLL_CTL_DEL, sb->pidfd, NULL);
 		close_fd(&sb->pidfd);
@@ -297,12 +308,16 @@ int nsbox_sandbox_next(struct nsbox_sandbox *sb, int timeout_ms, struct nsbox_ev
 	}
 	memset(ret, 0, sizeof(*ret));
 	ret->fd = -1;
-	if (sb->count) {
-		*ret = sb->queue[sb->head];
-		sb->head = (sb->head + 1) % EVENTS_MAX;
-		sb->count--;
-	}
+	event_take(sb, ret);
 	return 0;
+}
+
+void nsbox_sandbox_end(struct nsbox_sandbox *sb)
+{
+	/* Init ends by losing its socket, too; not yet reaped, its number is nobody else's. */
+	close_fd(&sb->control);
+	if (sb->pidfd >= 0 && !sb->gone && sys_pidfd_send_signal(sb->pidfd, SIGKILL) < 0)
+		kill(sb->pid, SIGKILL);
 }
 
 void nsbox_sandbox_free(struct nsbox_sandbox *sb)
@@ -311,22 +326,17 @@ void nsbox_sandbox_free(struct nsbox_sandbox *sb)
 
 	if (!sb)
 		return;
-	/* Init and with it all else: when the wait returns the pid namespace is empty. Init ends by
-	 * losing its socket, too; not yet reaped, its number is nobody else's. */
-	close_fd(&sb->control);
+	/* Init and with it all else: when the wait returns the pid namespace is empty. */
+	nsbox_sandbox_end(sb);
 	if (sb->pidfd >= 0 && !sb->gone) {
-		if (sys_pidfd_send_signal(sb->pidfd, SIGKILL) < 0)
-			kill(sb->pid, SIGKILL);
 		while (waitid(P_PIDFD, (id_t)sb->pidfd, &info, WEXITED | __WALL) < 0 &&
 		       errno == EINTR)
 			;
 	}
-	for (; sb->count; sb->count--) {
-		close_fd(&sb->queue[sb->head].fd);
-		sb->head = (sb->head + 1) % EVENTS_MAX;
-	}
+	while (sb->execs)
+		exec_free(sb, sb->execs);
+	events_free(sb);
 	close_fd(&sb->pidfd);
-	close_fd(&sb->channel);
 	close_fd(&sb->timer);
 	close_fd(&sb->epoll);
 	cgroup_close(&sb->cg);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The owner's side of a sandbox, shared by sandbox.c (making and ending it), exec.c (giving it
- * work), supervise.c (what happens meanwhile) and watchdog.c (memory where there are no control
- * groups).
+ * work), supervise.c (what it reports), stop.c (deadlines, and ending what runs), judge.c (causes),
+ * event.c (the queue) and watchdog.c (memory where there are no control groups).
  */
 #ifndef NSBOX_SANDBOX_PRIVATE_H
 #define NSBOX_SANDBOX_PRIVATE_H
@@ -16,18 +16,42 @@
 #include "nsbox/ids.h"
 #include "nsbox/plan_build.h"
 
-/* What the one timer of a sandbox waits for. */
 enum phase {
 	PHASE_SETUP, /* until READY */
-	PHASE_IDLE,  /* nothing runs */
-	PHASE_START, /* an exec was sent; until the channel closes */
-	PHASE_RUN,   /* until the program ends or its time is up */
-	PHASE_TERM,  /* asked to end; until grace is over */
-	PHASE_KILL,  /* killed; init has to say so soon */
+	PHASE_UP,    /* takes work */
 	PHASE_OVER,  /* failed or gone */
 };
 
-#define EVENTS_MAX 32
+enum exec_phase {
+	EXEC_START, /* was sent; until the channel closes */
+	EXEC_RUN,   /* until the program ends or its time is up */
+	EXEC_TERM,  /* asked to end; until grace is over */
+	EXEC_KILL,  /* killed; init has to say so soon */
+	EXEC_REST,  /* the program has ended, what it started is being ended */
+};
+
+/* A program in the sandbox. */
+struct exec {
+	struct exec *next;
+	uint32_t id;
+	enum exec_phase phase;
+	bool keep_rest;
+	int channel;
+	int leaf;	      /* of the control group, or CGROUP_NO_LEAF */
+	int leader_fd;	      /* pidfd of its leader, or -1 */
+	pid_t leader;	      /* its number here */
+	uint64_t deadline_us; /* of the phase, 0 = none */
+	uint64_t started_us, ended_us;
+	uint64_t wall_us;
+	uint32_t stop_cause; /* why it was asked to end, or NONE */
+	uint32_t witness_tried, witness_held, witness_us;
+	bool witness_seen;
+	int status; /* of the program, as wait(2) has it */
+	uint64_t cpu_us;
+	uint32_t watch_kills;
+	struct cgroup_usage before;
+	struct nsbox_error start_error; /* the program did not start */
+};
 
 struct nsbox_sandbox {
 	const struct nsbox_plan *plan;
@@ -40,54 +64,71 @@ struct nsbox_sandbox {
 	struct cgroup cg;
 
 	pid_t pid; /* init */
-	int pidfd, control, channel, epoll, timer;
+	int pidfd, control, epoll, timer;
 	bool gone;
 
 	enum phase phase;
-	uint64_t created_us, ready_us, sent_us, started_us;
-	uint64_t deadline_us; /* of the phase, 0 = none */
-	uint64_t wall_us;     /* of the running exec */
-
-	uint32_t exec_id;
-	bool keep_rest;
-	uint32_t stop_cause; /* why it was asked to end, or NONE */
+	uint64_t created_us, ready_us;
+	uint64_t deadline_us; /* of the set-up, 0 = none */
 	uint32_t enforced, not_enforced;
-	uint32_t witness_tried, witness_held, witness_us;
-	uint32_t witness_seen;
-	struct nsbox_error start_error; /* the program did not start */
-	uint64_t watch_peak;		/* bytes, by the watchdog */
-	uint64_t watch_files;		/* bytes of tmpfs, as init said last, */
-	uint64_t watch_memfds;		/* and of memfds, as found last */
-	unsigned watch_round;
-	uint32_t watch_kills;
-	struct cgroup_usage usage_before;
 	unsigned files_running; /* requests about files that init has not answered */
 
-	struct nsbox_event queue[EVENTS_MAX];
-	unsigned head, count;
+	uint32_t last_id; /* of an exec */
+	struct exec *execs;
+	unsigned running;
+	bool kept; /* an exec was made that leaves its processes behind */
+
+	uint64_t watch_at;     /* when to look at the memory next */
+	uint64_t watch_peak;   /* bytes, by the watchdog */
+	uint64_t watch_files;  /* bytes of tmpfs, as init said last, */
+	uint64_t watch_memfds; /* and of memfds, as found last */
+	unsigned watch_round;
+
+	struct nsbox_event *queue; /* a ring of `room` */
+	unsigned head, count, room;
 };
 
-/* sandbox.c: call fn when fd is readable */
-int sandbox_watch(struct nsbox_sandbox *sb, int fd, void (*fn)(struct nsbox_sandbox *),
+/* sandbox.c: what epoll data says when fd is readable: a part of the sandbox, or an exec's id. */
+enum watched { WATCH_CONTROL = 1, WATCH_PIDFD, WATCH_TIMER, WATCH_EXEC };
+int sandbox_watch(struct nsbox_sandbox *sb, int fd, enum watched what, uint32_t id,
 		  struct nsbox_error *err);
+
+/* exec.c */
+struct exec *exec_find(struct nsbox_sandbox *sb, uint32_t id);
+void exec_free(struct nsbox_sandbox *sb, struct exec *ex);
+
+/* event.c: a new event at the end of the queue, to be filled. */
+struct nsbox_event *event_push(struct nsbox_sandbox *sb, uint32_t kind, uint32_t id);
+bool event_take(struct nsbox_sandbox *sb, struct nsbox_event *ret);
+int events_init(struct nsbox_sandbox *sb);
+void events_free(struct nsbox_sandbox *sb);
+
+/* judge.c: results */
+void judge_state(const struct nsbox_sandbox *sb, const struct exec *ex, struct nsbox_result *r);
+void judge_exit(const struct nsbox_sandbox *sb, const struct exec *ex, struct nsbox_result *r);
+void judge_lost(const struct nsbox_sandbox *sb, const struct exec *ex, struct nsbox_result *r);
+
+/* stop.c: ending execs, and the timer of all deadlines */
+void stop_arm(struct nsbox_sandbox *sb);
+void stop_enter(struct nsbox_sandbox *sb, struct exec *ex, enum exec_phase phase, uint64_t us);
+void stop_exec(struct nsbox_sandbox *sb, struct exec *ex, int cause);
+void stop_kill(struct nsbox_sandbox *sb, struct exec *ex);
+void stop_rest(struct nsbox_sandbox *sb, struct exec *ex);
+void stop_timer(struct nsbox_sandbox *sb);
+int stop_signal(struct nsbox_sandbox *sb, const struct exec *ex, int signal, bool all);
 
 /* supervise.c */
 void supervise_control(struct nsbox_sandbox *sb);
-void supervise_channel(struct nsbox_sandbox *sb);
+void supervise_channel(struct nsbox_sandbox *sb, struct exec *ex);
 void supervise_pidfd(struct nsbox_sandbox *sb);
-void supervise_timer(struct nsbox_sandbox *sb);
-void supervise_enter(struct nsbox_sandbox *sb, enum phase phase, uint64_t us);
-int supervise_stop(struct nsbox_sandbox *sb, int cause, struct nsbox_error *err);
-int supervise_signal(struct nsbox_sandbox *sb, int signal, bool all);
+void supervise_over(struct nsbox_sandbox *sb, struct exec *ex);
 
 /*
- * watchdog.c: what init's tree holds, `files` being the bytes of its tmpfs mounts and memfds (exact
- * where over the limit), and what its memfds hold. How often to look, and how many looks are one at
- * the files as well.
+ * watchdog.c: look at what the sandbox holds where no control group does, and end whom it has to.
+ * How often to look, and how many looks are one at the files as well.
  */
 #define WATCH_INTERVAL_US 20000
 #define WATCH_FILES_EVERY 5
-uint64_t watchdog_memory(pid_t init, uint64_t files, uint64_t limit);
-uint64_t watchdog_memfds(pid_t init);
+void watchdog_look(struct nsbox_sandbox *sb);
 
 #endif

@@ -10,26 +10,23 @@
  *
  * Pages need not be mapped to be held: what the sandbox's tmpfs mounts hold init is asked for, what
  * its memfds hold is looked up, both less often.
+ *
+ * The limit is the sandbox's. Over it, who holds the most has to go: a running exec with all it has
+ * started, or, of what earlier execs have left running, the largest process.
  */
 #include "nsbox/sandbox_private.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "nsbox/tree.h"
 #include "nsbox/util.h"
 
-#define TREE_MAX   4096 /* processes looked at in one round */
 #define MEMFDS_MAX 1024
-#define CHILDREN   (64 << 10) /* bytes of the list of a thread's children */
-
-struct tree {
-	pid_t pid[TREE_MAX];
-	unsigned count;
-	char text[CHILDREN];
-};
 
 static uint64_t resident(pid_t pid)
 {
@@ -69,53 +66,9 @@ static void add_share(struct share *sum, pid_t pid)
 	sum->shmem += field(text, "\nPss_Shmem:");
 }
 
-static void add_children(struct tree *t, int tasks, const char *tid)
+static uint64_t held_memory(pid_t init, uint64_t files, uint64_t limit)
 {
-	char path[32], *p = t->text;
-
-	nsbox_format(path, sizeof(path), "%s/children", tid);
-	if (read_small_file(tasks, path, t->text, sizeof(t->text)) < 0)
-		return;
-	while (*p && t->count < TREE_MAX) {
-		t->pid[t->count++] = (pid_t)strtol(p, &p, 10);
-		while (*p == ' ')
-			p++;
-	}
-}
-
-/* A thread's children are listed under it, and any thread may fork. */
-static void add_children_of_threads(struct tree *t, pid_t pid)
-{
-	char path[32];
-	struct dirent *e;
-	DIR *dir;
-
-	nsbox_format(path, sizeof(path), "/proc/%d/task", (int)pid);
-	dir = opendir(path);
-	if (!dir)
-		return; /* it has ended */
-	while ((e = readdir(dir)))
-		if (e->d_name[0] != '.')
-			add_children(t, dirfd(dir), e->d_name);
-	closedir(dir);
-}
-
-static struct tree *grow_tree(pid_t init)
-{
-	struct tree *t = malloc(sizeof(*t));
-
-	if (!t)
-		return NULL;
-	t->count = 0;
-	add_children_of_threads(t, init);
-	for (unsigned i = 0; i < t->count; i++) /* breadth first: the list grows meanwhile */
-		add_children_of_threads(t, t->pid[i]);
-	return t;
-}
-
-uint64_t watchdog_memory(pid_t init, uint64_t files, uint64_t limit)
-{
-	struct tree *t = grow_tree(init);
+	struct tree *t = tree_grow(init);
 	uint64_t total = files;
 
 	if (!t)
@@ -160,9 +113,9 @@ static void add_memfd(struct seen *s, int dir, const char *name)
 
 /* A memfd holds its pages without being mapped. One that is open nowhere, in flight on a socket, is
  * not found: without control groups the limit is as good as what can be seen. */
-uint64_t watchdog_memfds(pid_t init)
+static uint64_t held_by_memfds(pid_t init)
 {
-	struct tree *t = grow_tree(init);
+	struct tree *t = tree_grow(init);
 	struct seen *s = calloc(1, sizeof(*s));
 	uint64_t bytes = 0;
 
@@ -184,4 +137,99 @@ uint64_t watchdog_memfds(pid_t init)
 	free(s);
 	free(t);
 	return bytes;
+}
+
+/* ------------------------------------------------------------------ looking */
+
+/* The answer comes with init's other reports, and counts from the next look on. */
+static void look_at_files(struct nsbox_sandbox *sb)
+{
+	struct ctl_request req = { .magic = CTL_MAGIC, .kind = CTL_USAGE };
+
+	ctl_send(sb->control, &req, sizeof(req), NULL, 0);
+	sb->watch_memfds = held_by_memfds(sb->pid);
+}
+
+/* The resident sum of a process and what is below it. */
+static uint64_t weight(pid_t pid)
+{
+	auto_free struct tree *t = tree_grow(pid);
+	uint64_t sum = resident(pid);
+
+	for (unsigned i = 0; t && i < t->count; i++)
+		sum += resident(t->pid[i]);
+	return sum;
+}
+
+/* The heaviest running exec; *ret_weight: and how heavy. */
+static struct exec *heaviest(struct nsbox_sandbox *sb, uint64_t *ret_weight)
+{
+	struct exec *worst = NULL;
+
+	*ret_weight = 0;
+	for (struct exec *ex = sb->execs; ex; ex = ex->next) {
+		uint64_t w = ex->leader_fd >= 0 ? weight(ex->leader) : UINT64_MAX;
+
+		if (ex->phase == EXEC_RUN && w >= *ret_weight) {
+			worst = ex;
+			*ret_weight = w;
+		}
+	}
+	return worst;
+}
+
+static bool leads(const struct nsbox_sandbox *sb, pid_t pid)
+{
+	for (const struct exec *ex = sb->execs; ex; ex = ex->next)
+		if (ex->leader == pid)
+			return true;
+	return false;
+}
+
+/* Init's other children: what earlier execs have left. */
+static pid_t heaviest_left(const struct nsbox_sandbox *sb, uint64_t *ret_weight)
+{
+	auto_free struct tree *t = tree_grow(sb->pid);
+	pid_t worst = 0;
+
+	*ret_weight = 0;
+	for (unsigned i = 0; t && i < t->count; i++) {
+		uint64_t w;
+
+		if (tree_parent(t->pid[i]) != sb->pid || leads(sb, t->pid[i]))
+			continue;
+		w = weight(t->pid[i]);
+		if (w > *ret_weight) {
+			worst = t->pid[i];
+			*ret_weight = w;
+		}
+	}
+	return worst;
+}
+
+static void end_someone(struct nsbox_sandbox *sb)
+{
+	uint64_t running, left;
+	struct exec *ex = heaviest(sb, &running);
+	pid_t pid = heaviest_left(sb, &left);
+
+	if (ex && (running >= left || !pid)) {
+		ex->watch_kills++;
+		stop_exec(sb, ex, NSBOX_CAUSE_MEMORY);
+	} else if (pid) {
+		tree_signal_one(pid, sb->pid, SIGKILL);
+		tree_signal(pid, sb->pid, SIGKILL);
+	}
+}
+
+void watchdog_look(struct nsbox_sandbox *sb)
+{
+	uint64_t now;
+
+	if (sb->watch_round++ % WATCH_FILES_EVERY == 0)
+		look_at_files(sb);
+	now = held_memory(sb->pid, sb->watch_files + sb->watch_memfds, sb->fixed->limits.memory);
+	sb->watch_peak = MAX(sb->watch_peak, now);
+	if (now > sb->fixed->limits.memory)
+		end_someone(sb);
 }

@@ -10,7 +10,7 @@
  *   connect     TEST-NET-1 has no route in a namespace of its own; elsewhere it is "in progress"
  *   syscall     mount(2) of nothing: EFAULT from the kernel, EPERM or ENOSYS from the filter
  *   ptrace      init is of another id, or undumpable and more privileged
- *   process     init is our parent, so it must be pid 1; the owner's pid must not exist
+ *   process     our parent is pid 1, or the leader that has it; the owner's pid must not exist
  *   capability  all sets empty, none to be had, no_new_privs on, filter mode 2
  */
 #include "nsbox/child.h"
@@ -83,7 +83,7 @@ static enum verdict try_ptrace(const struct child *c)
 
 static enum verdict try_process(const struct child *c)
 {
-	if (getppid() != 1)
+	if (getppid() != c->parent_pid)
 		return HOLE;
 	/* Pids grow: one above our own has not been given out inside yet. */
 	if (c->owner_pid > getpid() && (kill(c->owner_pid, 0) == 0 || errno != ESRCH))

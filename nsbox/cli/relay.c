@@ -185,10 +185,10 @@ static bool on_signal(struct relay *r, int signals)
 		case SIGWINCH: copy_size(r); break;
 		case SIGTERM: /* who ends us ends the run: TERM to all of it, grace, KILL */
 		case SIGHUP:
-			nsbox_sandbox_kill(r->sb, NSBOX_CAUSE_CANCELLED, 0, NULL);
+			nsbox_sandbox_kill(r->sb, 0, NSBOX_CAUSE_CANCELLED, 0, NULL);
 			end = true;
 			break;
-		default: nsbox_sandbox_kill(r->sb, 0, (int)info.ssi_signo, NULL); break;
+		default: nsbox_sandbox_kill(r->sb, 0, 0, (int)info.ssi_signo, NULL); break;
 		}
 	}
 	return end;

@@ -106,7 +106,7 @@ static struct inside start_inside(const struct cgroup *cg, int (*fn)(void))
 	}
 	close(p[0]);
 	in.go = p[1];
-	ck_assert_msg(cgroup_attach(cg, in.pid, &err) == 0, "%s", err.msg);
+	ck_assert_msg(cgroup_attach(cg, CGROUP_NO_LEAF, in.pid, &err) == 0, "%s", err.msg);
 	return in;
 }
 
@@ -200,7 +200,7 @@ START_TEST(memory)
 	open_group(&cg, &small);
 	in = start_inside(&cg, take_little);
 	ck_assert_int_eq(finish(&in), 0);
-	cgroup_usage(&cg, &u);
+	cgroup_usage(&cg, CGROUP_NO_LEAF, &u);
 	ck_assert_uint_eq(u.oom_kills, 0);
 	ck_assert_uint_ge(u.memory_peak, 8 * MI);
 	in = start_inside(&cg, take_much);
@@ -209,7 +209,7 @@ START_TEST(memory)
 
 		ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	}
-	cgroup_usage(&cg, &u);
+	cgroup_usage(&cg, CGROUP_NO_LEAF, &u);
 	ck_assert_uint_eq(u.oom_kills, 1);
 	ck_assert_uint_ge(u.memory_peak, 31 * MI);
 	ck_assert_uint_le(u.memory_peak, 32 * MI);
@@ -226,11 +226,11 @@ START_TEST(pids)
 	open_group(&cg, &small);
 	in = start_inside(&cg, fork_few);
 	ck_assert_int_eq(WEXITSTATUS(finish(&in)), 3);
-	cgroup_usage(&cg, &u);
+	cgroup_usage(&cg, CGROUP_NO_LEAF, &u);
 	ck_assert_uint_eq(u.pids_hits, 0);
 	in = start_inside(&cg, fork_many);
 	ck_assert_int_eq(WEXITSTATUS(finish(&in)), 5);
-	cgroup_usage(&cg, &u);
+	cgroup_usage(&cg, CGROUP_NO_LEAF, &u);
 	ck_assert_uint_ge(u.pids_hits, 1);
 	cgroup_close(&cg);
 }
@@ -246,7 +246,7 @@ START_TEST(attach_of_nobody)
 		_exit(0);
 	waitpid(pid, NULL, 0);
 	open_group(&cg, &small);
-	ck_assert_int_eq(cgroup_attach(&cg, pid, &err), -ESRCH);
+	ck_assert_int_eq(cgroup_attach(&cg, CGROUP_NO_LEAF, pid, &err), -ESRCH);
 	ck_assert_int_eq(err.stage, NSBOX_STAGE_CGROUP);
 	cgroup_close(&cg);
 }
@@ -320,7 +320,7 @@ START_TEST(reused)
 	/* Limits above those that it was left with, and nothing of its history. */
 	larger.memory = 128 * MI;
 	open_group(&cg, &larger);
-	cgroup_usage(&cg, &u);
+	cgroup_usage(&cg, CGROUP_NO_LEAF, &u);
 	ck_assert_uint_eq(u.oom_kills, 0);
 	ck_assert_uint_eq(u.pids_hits, 0);
 	if (cg.kind == NSBOX_CGROUP_V1)
@@ -384,7 +384,7 @@ START_TEST(none_to_be_had)
 	ck_assert_int_eq(err.stage, NSBOX_STAGE_CGROUP);
 	ck_assert_str_ne(err.msg, "");
 	ck_assert_int_eq(cg.kind, NSBOX_CGROUP_NONE);
-	cgroup_usage(&cg, &u);
+	cgroup_usage(&cg, CGROUP_NO_LEAF, &u);
 	ck_assert_uint_eq(u.memory_peak, 0);
 	cgroup_close(&cg);
 	cgroup_sweep();

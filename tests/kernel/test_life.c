@@ -159,13 +159,13 @@ START_TEST(requests_out_of_place)
 	struct nsbox_error err = { 0 };
 
 	box_expect(sb, NSBOX_EVENT_READY);
-	ck_assert_int_eq(nsbox_sandbox_kill(sb, NSBOX_CAUSE_CANCELLED, 0, &err), -ESRCH);
+	ck_assert_int_eq(nsbox_sandbox_kill(sb, 0, NSBOX_CAUSE_CANCELLED, 0, &err), -ESRCH);
 	box_sh(sb, "sleep 30", false, -1);
 	box_expect(sb, NSBOX_EVENT_STARTED);
 	ck_assert_int_eq(nsbox_sandbox_exec(sb, &ex, &io, NULL, &err), -EBUSY);
 	ck_assert_int_eq(err.code, NSBOX_E_INVALID);
 	ck_assert_int_eq(nsbox_sandbox_collect(sb, NULL, NULL, 0, out, &err), -EBUSY);
-	ck_assert_int_eq(nsbox_sandbox_kill(sb, NSBOX_CAUSE_CANCELLED, 0, &err), 0);
+	ck_assert_int_eq(nsbox_sandbox_kill(sb, 0, NSBOX_CAUSE_CANCELLED, 0, &err), 0);
 	box_expect(sb, NSBOX_EVENT_EXITED);
 	ck_assert_int_eq(nsbox_sandbox_collect(sb, NULL, NULL, 0, out, &err), 0);
 	box_expect(sb, NSBOX_EVENT_COLLECTED);
@@ -207,7 +207,7 @@ START_TEST(killed)
 	box_expect(sb, NSBOX_EVENT_STARTED);
 	if (strstr(kills[_i].script, "echo x")) /* its trap is set */
 		ck_assert_int_eq(read(p[0], &c, 1), 1);
-	ck_assert_int_eq(nsbox_sandbox_kill(sb, kills[_i].cause, 0, NULL), 0);
+	ck_assert_int_eq(nsbox_sandbox_kill(sb, 0, kills[_i].cause, 0, NULL), 0);
 	ev = box_expect(sb, NSBOX_EVENT_EXITED);
 	ck_assert_uint_eq(ev.result.cause, (uint32_t)kills[_i].cause);
 	ck_assert_int_eq(ev.result.signal, kills[_i].signal);
@@ -235,7 +235,7 @@ START_TEST(signalled)
 		nanosleep(&pause, NULL);
 		box_slurp(out, text, sizeof(text));
 	}
-	ck_assert_int_eq(nsbox_sandbox_kill(sb, 0, SIGINT, NULL), 0);
+	ck_assert_int_eq(nsbox_sandbox_kill(sb, 0, 0, SIGINT, NULL), 0);
 	ev = box_expect(sb, NSBOX_EVENT_EXITED);
 	ck_assert_uint_eq(ev.result.cause, NSBOX_CAUSE_EXIT);
 	ck_assert_int_eq(ev.result.exit_status, 5);
@@ -291,7 +291,7 @@ START_TEST(kill_in_a_session)
 	ck_assert_int_eq(box_children(sb->pid, children, ARRAY_SIZE(children)), 1);
 	box_sh(sb, "trap '' TERM; sleep 30", true, -1);
 	box_expect(sb, NSBOX_EVENT_STARTED);
-	ck_assert_int_eq(nsbox_sandbox_kill(sb, NSBOX_CAUSE_CANCELLED, 0, NULL), 0);
+	ck_assert_int_eq(nsbox_sandbox_kill(sb, 0, NSBOX_CAUSE_CANCELLED, 0, NULL), 0);
 	ck_assert_uint_eq(box_expect(sb, NSBOX_EVENT_EXITED).result.cause, NSBOX_CAUSE_CANCELLED);
 	ck_assert(!box_gone(children[0]));
 	nsbox_sandbox_free(sb);

@@ -264,7 +264,7 @@ static void filter(void)
 
 static _Noreturn void witness(uint32_t enforced, int owner)
 {
-	const struct child c = { .enforced = enforced, .owner_pid = owner };
+	const struct child c = { .enforced = enforced, .owner_pid = owner, .parent_pid = 1 };
 	struct ctl_report rep = { 0 };
 	struct nsbox_error err = { 0 };
 	int r = witness_run(&c, &rep, &err);

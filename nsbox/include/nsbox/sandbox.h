@@ -61,7 +61,7 @@ struct nsbox_io {
 	X(WALL_TIME, "wallTime")                                                                  \
 	X(CPU_TIME, "cpuTime")                                                                    \
 	X(MEMORY, "memory")                                                                       \
-	X(PIDS, "pids")                                                                           \
+	X(PIDS, "pids")		    /* failed, and the limit of processes refused it a fork */    \
 	X(OUTPUT, "output")                                                                       \
 	X(DISK, "disk")                                                                           \
 	X(POLICY, "policy")	    /* killed by the system call filter */                        \
@@ -109,7 +109,7 @@ struct nsbox_result {
 	uint64_t setup_us;		      /* clone until ready */
 	uint64_t wall_us;		      /* of the exec, monotonic */
 	uint64_t cpu_us;		      /* user + system, of the exec and its children */
-	uint64_t memory_peak;		      /* bytes; 0 unknown */
+	uint64_t memory_peak;		      /* bytes, of the whole sandbox; 0 unknown */
 	uint64_t memory_limit;		      /* bytes */
 	uint32_t pids_limit_hits;	      /* forks refused by the limit */
 	uint32_t oom_kills;
@@ -120,9 +120,12 @@ struct nsbox_result {
 
 /* ------------------------------------------------------------------ life of a sandbox */
 
+#define NSBOX_EXECS_DEFAULT 16
+
 struct nsbox_sandbox_options {
 	uint32_t layers; /* host layers available, nsbox_host_layers() */
 	int files_fd;	 /* file stream (files.h) unpacked before masks are set, or -1; borrowed */
+	uint32_t execs;	 /* programs at once; 0: NSBOX_EXECS_DEFAULT, at most 64 */
 };
 
 /*
@@ -136,7 +139,13 @@ int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *ro
 		      const struct nsbox_sandbox_options *opt, struct nsbox_sandbox **ret,
 		      struct nsbox_error *err);
 
-/* Run a program. One at a time in this version; ret_id (may be NULL) numbers it from 1. */
+/*
+ * Run a program; ret_id (may be NULL) numbers it from 1. A program with keep_rest runs beside
+ * others, as many at once as the options say (else NSBOX_E_LIMIT, -EBUSY), and when it has ended by
+ * itself what it started runs on until the sandbox ends. One without runs alone (NSBOX_E_INVALID,
+ * -EBUSY), and everything in the sandbox ends with it. All have one user id and see each other's
+ * files and processes: they are one party's. The limits are the sandbox's, shared by all.
+ */
 int nsbox_sandbox_exec(struct nsbox_sandbox *sb, const struct nsbox_exec *ex,
 		       const struct nsbox_io *io, uint32_t *ret_id, struct nsbox_error *err);
 /* The same from an encoded, sealed exec request that another process made. */
@@ -145,11 +154,14 @@ int nsbox_sandbox_exec_blob(struct nsbox_sandbox *sb, int blob_fd, const struct 
 int nsbox_exec_encode(const struct nsbox_exec *ex, int *ret_fd, struct nsbox_error *err);
 
 /*
- * End the running exec: TERM, the plan's grace, then KILL of all but init. `cause` is what the
- * result will say (CANCELLED, OUTPUT, ...). signal != 0 is delivered instead and ends nothing by
- * itself (a terminal's INT).
+ * End exec `id` (0: all that run), with everything it has started, also what has left its process
+ * group or session: TERM, the plan's grace, then KILL. Other execs and what earlier ones have left
+ * running are not touched. `cause` is what the result will say (CANCELLED, OUTPUT, ...). signal != 0
+ * is delivered instead, to the program's process group, and ends nothing by itself (a terminal's
+ * INT). -ESRCH where no such exec runs.
  */
-int nsbox_sandbox_kill(struct nsbox_sandbox *sb, int cause, int signal, struct nsbox_error *err);
+int nsbox_sandbox_kill(struct nsbox_sandbox *sb, uint32_t id, int cause, int signal,
+		       struct nsbox_error *err);
 
 /*
  * Collect files: a helper, confined as a payload, walks `base` (NULL: the working directory) and
@@ -188,8 +200,9 @@ enum nsbox_event_kind {
 };
 
 struct nsbox_event {
-	uint32_t kind, id;
-	int fd; /* -1 but for TERMINAL */
+	uint32_t kind;
+	uint32_t id; /* of the exec it is about, 0: the sandbox */
+	int fd;	     /* -1 but for TERMINAL */
 	struct nsbox_result result;
 	struct nsbox_error error;
 };
@@ -202,7 +215,10 @@ int nsbox_sandbox_fd(const struct nsbox_sandbox *sb);
  */
 int nsbox_sandbox_next(struct nsbox_sandbox *sb, int timeout_ms, struct nsbox_event *ret,
 		       struct nsbox_error *err);
-/* Kill what is left, release ids and cgroups. NULL is fine. Waits for init to be gone (< 1 s). */
+/* Kill everything inside and wait for nothing: NSBOX_EVENT_GONE says when nothing is left. */
+void nsbox_sandbox_end(struct nsbox_sandbox *sb);
+/* Kill what is left, release ids and cgroups. NULL is fine. Waits for init to be gone (< 1 s), which
+ * it is after NSBOX_EVENT_GONE. */
 void nsbox_sandbox_free(struct nsbox_sandbox *sb);
 
 /*

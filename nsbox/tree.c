@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nsbox/tree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <nsbox/error.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+
+#include "nsbox/sys.h"
+#include "nsbox/util.h"
+
+/* ------------------------------------------------------------------ growing */
+
+static void add_children(struct tree *t, int tasks, const char *tid)
+{
+	char path[32], *p = t->text;
+
+	nsbox_format(path, sizeof(path), "%s/children", tid);
+	if (read_small_file(tasks, path, t->text, sizeof(t->text)) < 0)
+		return;
+	while (*p && t->count < TREE_MAX) {
+		t->pid[t->count++] = (pid_t)strtol(p, &p, 10);
+		while (*p == ' ')
+			p++;
+	}
+}
+
+/* A thread's children are listed under it, and any thread may fork. */
+static void add_children_of_threads(struct tree *t, pid_t pid)
+{
+	char path[32];
+	struct dirent *e;
+	DIR *dir;
+
+	nsbox_format(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		return; /* it has ended */
+	while ((e = readdir(dir)))
+		if (e->d_name[0] != '.')
+			add_children(t, dirfd(dir), e->d_name);
+	closedir(dir);
+}
+
+struct tree *tree_grow(pid_t root)
+{
+	struct tree *t = malloc(sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->count = 0;
+	add_children_of_threads(t, root);
+	for (unsigned i = 0; i < t->count; i++) /* breadth first: the list grows meanwhile */
+		add_children_of_threads(t, t->pid[i]);
+	return t;
+}
+
+/* ------------------------------------------------------------------ signalling */
+
+static int pid_namespace(pid_t pid, struct stat *ret)
+{
+	char path[40];
+
+	nsbox_format(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
+	return stat(path, ret) < 0 ? -errno : 0;
+}
+
+pid_t tree_parent(pid_t pid)
+{
+	char path[32], text[1024];
+	const char *p;
+
+	nsbox_format(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (read_small_file(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return 0;
+	p = strrchr(text, ')'); /* its name may hold anything */
+	return p && strlen(p) > 4 ? (pid_t)strtol(p + 4, NULL, 10) : 0;
+}
+
+static bool holds(const struct tree *t, unsigned n, pid_t root, pid_t pid)
+{
+	if (pid == root)
+		return true;
+	for (unsigned i = 0; i < n; i++)
+		if (t->pid[i] == pid)
+			return true;
+	return false;
+}
+
+/* One on its way out has no namespace to show any more, and needs no signal. */
+static bool same_namespace(pid_t pid, const struct stat *ns)
+{
+	struct stat st;
+
+	return pid_namespace(pid, &st) == 0 && st.st_ino == ns->st_ino && st.st_dev == ns->st_dev;
+}
+
+/* Looked at once more while the pidfd holds it: the number may have become another's since. */
+static void signal_member(const struct tree *t, unsigned i, pid_t root, const struct stat *ns,
+			  int sig)
+{
+	auto_close int fd = pidfd_open(t->pid[i], 0);
+
+	/* With another parent by now: the next round's. */
+	if (fd >= 0 && holds(t, i, root, tree_parent(t->pid[i])) && same_namespace(t->pid[i], ns))
+		sys_pidfd_send_signal(fd, sig);
+}
+
+void tree_signal_one(pid_t pid, pid_t init, int sig)
+{
+	auto_close int fd = pidfd_open(pid, 0);
+	struct stat ns;
+
+	if (fd >= 0 && pid_namespace(init, &ns) == 0 && same_namespace(pid, &ns))
+		sys_pidfd_send_signal(fd, sig);
+}
+
+int tree_signal(pid_t root, pid_t init, int sig)
+{
+	auto_free struct tree *t = tree_grow(root);
+	struct stat ns;
+	int r = pid_namespace(init, &ns);
+
+	if (!t || r < 0)
+		return t ? r : -ENOMEM;
+	for (unsigned i = 0; i < t->count; i++)
+		signal_member(t, i, root, &ns, sig);
+	return (int)t->count;
+}

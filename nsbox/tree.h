@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The descendants of a process, seen and signalled from outside the sandbox: what the owner goes by
+ * where no control group holds the processes of a sandbox or of one exec together.
+ *
+ * A process whose parent ends is given to the nearest ancestor that asked for such (init, or the
+ * leader of an exec), so while that one lives a walk from it finds all. Nothing is signalled by
+ * number: a process is held by a pidfd and looked at again first.
+ */
+#ifndef NSBOX_TREE_H
+#define NSBOX_TREE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define TREE_MAX 4096 /* processes looked at in one round */
+
+struct tree {
+	pid_t pid[TREE_MAX]; /* parents before their children; not the root itself */
+	unsigned count;
+	char text[64 << 10]; /* the list of a thread's children */
+};
+
+/* NULL without memory. The caller frees it. */
+struct tree *tree_grow(pid_t root);
+/* 0 where there is no such process. */
+pid_t tree_parent(pid_t pid);
+/* Signal a process of which the caller has just learned, if it is in init's pid namespace. */
+void tree_signal_one(pid_t pid, pid_t init, int sig);
+/*
+ * Signal every descendant of `root` that is in the pid namespace of process `init`. How many
+ * descendants were found, or -errno: 0 means that the root has none.
+ */
+int tree_signal(pid_t root, pid_t init, int sig);
+
+#endif
