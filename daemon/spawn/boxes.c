@@ -151,7 +151,7 @@ static int on_kill(struct spawn *s, struct box *b, const struct wire_request *q,
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO, "kill with a bad cause or signal");
 	/* Nothing to kill is no fault: the exec may have ended while the message travelled. */
 	if (b->sb)
-		(void)nsbox_sandbox_kill(b->sb, (int)q->arg, (int)q->arg2, NULL);
+		(void)nsbox_sandbox_kill(b->sb, 0, (int)q->arg, (int)q->arg2, NULL);
 	return 0;
 }
 
@@ -173,10 +173,15 @@ static int on_collect(struct spawn *s, struct box *b, const struct wire_request 
 	return send_failed(s, b->id, NSBOX_EVENT_COLLECTED, &why, err);
 }
 
+/* Its processes take a moment to go, and nobody waits for that: the place is free afterwards. */
 static int on_end(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
 		  unsigned n, struct nsbox_error *err)
 {
-	box_free(s, b);
+	b->ending = true;
+	if (b->sb && b->watched)
+		nsbox_sandbox_end(b->sb);
+	else
+		box_free(s, b);
 	return 0;
 }
 
@@ -202,6 +207,8 @@ int spawn_request(struct spawn *s, const struct wire_request *q, int *fds, unsig
 	struct box *b = find(s, q->sandbox);
 	int r;
 
+	if (b && b->ending)
+		b = NULL;
 	if ((b != NULL) != handlers[q->kind].known)
 		r = nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO, "a sandbox number that is %s",
 			       b ? "taken" : "unknown");
@@ -237,6 +244,12 @@ int spawn_events(struct spawn *s, uint64_t id, struct nsbox_error *err)
 			/* Nothing more comes; a hung-up descriptor would keep us awake. */
 			epoll_ctl(s->epoll, EPOLL_CTL_DEL, nsbox_sandbox_fd(b->sb), NULL);
 			b->watched = false;
+		}
+		if (b->ending) {
+			close_fd(&ev.fd);
+			if (is_last(ev.kind))
+				box_free(s, b);
+			continue;
 		}
 		r = send_event(s, id, &ev, err);
 		if (is_last(ev.kind))

@@ -14,6 +14,7 @@ struct box {
 	struct nsbox_plan *plan;
 	const struct nsbox_root *root; /* one of struct spawn's */
 	bool watched;		       /* its descriptor is in the epoll set */
+	bool ending;		       /* the front has done with it; freed when it is gone */
 };
 
 struct spawn {

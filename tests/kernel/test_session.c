@@ -105,6 +105,27 @@ static void ends_well(struct nsbox_sandbox *sb, uint32_t id)
 		      nsbox_cause_name((int)r.cause), r.exit_status, r.error.msg);
 }
 
+/* Two that end in any order: both results. */
+static void results(struct nsbox_sandbox *sb, const uint32_t id[2], struct nsbox_result ret[2])
+{
+	struct nsbox_error err = { 0 };
+	unsigned seen = 0;
+
+	while (seen != 3) {
+		struct nsbox_event ev;
+		unsigned which;
+
+		ck_assert_msg(nsbox_sandbox_next(sb, 20000, &ev, &err) == 0, "%s", err.msg);
+		ck_assert_uint_ne(ev.kind, NSBOX_EVENT_NONE);
+		if (ev.kind != NSBOX_EVENT_EXITED)
+			continue;
+		which = ev.id == id[1];
+		ck_assert_uint_eq(ev.id, id[which]);
+		ret[which] = ev.result;
+		seen |= 1U << which;
+	}
+}
+
 /* Run it to its end and give what it printed. */
 static void say(struct nsbox_sandbox *sb, const char *script, char *ret, size_t size)
 {
@@ -253,15 +274,15 @@ START_TEST(at_once)
 	}
 	wait_for(sb, "until test -e", 4);
 	for (int i = 3; i >= 0; i--) { /* last first */
-		struct nsbox_result r;
-		uint32_t touch;
+		struct nsbox_result r[2];
+		uint32_t both[2] = { id[i] };
 
-		nsbox_format(text, sizeof(text), "echo >go%d; sleep 0.2", i);
-		touch = sh(sb, text, 0, -1);
-		r = result(sb, id[i]);
-		ck_assert_uint_eq(r.cause, NSBOX_CAUSE_EXIT);
-		ck_assert_int_eq(r.exit_status, 10 + i);
-		ends_well(sb, touch);
+		nsbox_format(text, sizeof(text), "echo >go%d", i);
+		both[1] = sh(sb, text, 0, -1);
+		results(sb, both, r);
+		ck_assert_uint_eq(r[0].cause, NSBOX_CAUSE_EXIT);
+		ck_assert_int_eq(r[0].exit_status, 10 + i);
+		ck_assert_int_eq(r[1].exit_status, 0);
 	}
 	nsbox_sandbox_free(sb);
 }
@@ -458,19 +479,20 @@ END_TEST
 START_TEST(memory_is_the_hogs)
 {
 	struct nsbox_sandbox *sb = session(_i, 0, -1);
-	uint32_t quiet = sh(sb, "exec sleep 301.4", 0, -1), id = sh(sb, HOG, 0, -1);
-	struct nsbox_result r = result(sb, id);
+	uint32_t quiet = sh(sb, "exec sleep 301.4", 0, -1), id = sh(sb, HOG, 0, -1), both[2];
+	struct nsbox_result r = result(sb, id), two[2];
 
 	ck_assert_uint_eq(r.cause, NSBOX_CAUSE_MEMORY);
 	ck_assert_uint_ge(r.oom_kills, 1);
 	ck_assert_uint_eq(count(sb, "301.4"), 1);
 	/* Killed as well, by a hand inside: not for memory. */
-	id = sh(sb, "sleep 0.1; kill -9 $(pidof sleep); sleep 0.3", 0, -1);
-	r = result(sb, quiet);
-	ck_assert_int_eq(r.signal, SIGKILL);
-	ck_assert_uint_eq(r.cause, NSBOX_CAUSE_SIGNAL);
-	ck_assert_uint_eq(r.oom_kills, 0);
-	ends_well(sb, id);
+	both[0] = quiet;
+	both[1] = sh(sb, "kill -9 $(pidof sleep)", 0, -1);
+	results(sb, both, two);
+	ck_assert_int_eq(two[0].signal, SIGKILL);
+	ck_assert_uint_eq(two[0].cause, NSBOX_CAUSE_SIGNAL);
+	ck_assert_uint_eq(two[0].oom_kills, 0);
+	ck_assert_int_eq(two[1].exit_status, 0);
 	nsbox_sandbox_free(sb);
 }
 END_TEST
@@ -600,14 +622,16 @@ START_TEST(nothing_to_see)
 {
 	struct nsbox_sandbox *sb = session(_i, 0, -1);
 	auto_close int out = memfd_create("out", MFD_CLOEXEC);
-	uint32_t id = sh(sb, lurk, 0, out);
+	uint32_t id[2] = { sh(sb, lurk, 0, out) };
+	struct nsbox_result r[2];
 	char text[8192], *save;
 	unsigned lines = 0;
 
 	for (int i = 0; i < 60; i++)
 		ends_well(sb, sh(sb, "sleep 0.005", 0, -1));
-	ends_well(sb, sh(sb, "echo >stop", 0, -1));
-	ends_well(sb, id);
+	id[1] = sh(sb, "echo >stop", 0, -1);
+	results(sb, id, r);
+	ck_assert_int_eq(r[0].exit_status, 0);
 	box_slurp(out, text, sizeof(text));
 	for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
 		bool fine = strncmp(l, "exe ", 4) ? !strstr(l, "memfd") && !strstr(l, "socket") &&
