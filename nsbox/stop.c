@@ -104,7 +104,7 @@ static bool signal_tree(struct nsbox_sandbox *sb, struct exec *ex, int signal)
 		cgroup_leaf_signal(&sb->cg, ex->leaf, signal);
 		return cgroup_leaf_empty(&sb->cg, ex->leaf);
 	}
-	return ex->leader_fd < 0 || tree_signal(ex->leader, sb->pid, signal) == 0;
+	return ex->leader_fd < 0 || tree_signal(ex->leader, signal) == 0;
 }
 
 /* ------------------------------------------------------------------ ending */

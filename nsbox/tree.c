@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
-#include <sys/stat.h>
 
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
@@ -60,14 +59,6 @@ struct tree *tree_grow(pid_t root)
 
 /* ------------------------------------------------------------------ signalling */
 
-static int pid_namespace(pid_t pid, struct stat *ret)
-{
-	char path[40];
-
-	nsbox_format(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
-	return stat(path, ret) < 0 ? -errno : 0;
-}
-
 pid_t tree_parent(pid_t pid)
 {
 	char path[32], text[1024];
@@ -90,43 +81,48 @@ static bool holds(const struct tree *t, unsigned n, pid_t root, pid_t pid)
 	return false;
 }
 
-/* One on its way out has no namespace to show any more, and needs no signal. */
-static bool same_namespace(pid_t pid, const struct stat *ns)
+/*
+ * In a pid namespace below ours, as everything in a sandbox is and nothing of the owner's level. (Which
+ * one only those may ask who may trace: not an ordinary user of an init that is undumpable.)
+ */
+static bool is_nested(pid_t pid)
 {
-	struct stat st;
+	char path[32], text[4096];
+	const char *p;
 
-	return pid_namespace(pid, &st) == 0 && st.st_ino == ns->st_ino && st.st_dev == ns->st_dev;
+	nsbox_format(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (read_small_file(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return false;
+	p = strstr(text, "\nNSpid:\t");
+	p = p ? p + strlen("\nNSpid:\t") : NULL;
+	return p && p[strspn(p, "0123456789")] == '\t'; /* another number follows */
 }
 
 /* Looked at once more while the pidfd holds it: the number may have become another's since. */
-static void signal_member(const struct tree *t, unsigned i, pid_t root, const struct stat *ns,
-			  int sig)
+static void signal_member(const struct tree *t, unsigned i, pid_t root, int sig)
 {
 	auto_close int fd = pidfd_open(t->pid[i], 0);
 
 	/* With another parent by now: the next round's. */
-	if (fd >= 0 && holds(t, i, root, tree_parent(t->pid[i])) && same_namespace(t->pid[i], ns))
+	if (fd >= 0 && holds(t, i, root, tree_parent(t->pid[i])) && is_nested(t->pid[i]))
 		sys_pidfd_send_signal(fd, sig);
 }
 
-void tree_signal_one(pid_t pid, pid_t init, int sig)
-{
-	auto_close int fd = pidfd_open(pid, 0);
-	struct stat ns;
-
-	if (fd >= 0 && pid_namespace(init, &ns) == 0 && same_namespace(pid, &ns))
-		sys_pidfd_send_signal(fd, sig);
-}
-
-int tree_signal(pid_t root, pid_t init, int sig)
+int tree_signal(pid_t root, int sig)
 {
 	auto_free struct tree *t = tree_grow(root);
-	struct stat ns;
-	int r = pid_namespace(init, &ns);
 
-	if (!t || r < 0)
-		return t ? r : -ENOMEM;
+	if (!t)
+		return -ENOMEM;
 	for (unsigned i = 0; i < t->count; i++)
-		signal_member(t, i, root, &ns, sig);
+		signal_member(t, i, root, sig);
 	return (int)t->count;
+}
+
+void tree_signal_child(pid_t pid, pid_t parent, int sig)
+{
+	auto_close int fd = pidfd_open(pid, 0);
+
+	if (fd >= 0 && tree_parent(pid) == parent && is_nested(pid))
+		sys_pidfd_send_signal(fd, sig);
 }

@@ -25,12 +25,11 @@ struct tree {
 struct tree *tree_grow(pid_t root);
 /* 0 where there is no such process. */
 pid_t tree_parent(pid_t pid);
-/* Signal a process of which the caller has just learned, if it is in init's pid namespace. */
-void tree_signal_one(pid_t pid, pid_t init, int sig);
 /*
- * Signal every descendant of `root` that is in the pid namespace of process `init`. How many
- * descendants were found, or -errno: 0 means that the root has none.
+ * Signal every descendant of `root`. How many there were, 0: the root has none; or -ENOMEM.
  */
-int tree_signal(pid_t root, pid_t init, int sig);
+int tree_signal(pid_t root, int sig);
+/* Signal a process if it is a child of `parent`. */
+void tree_signal_child(pid_t pid, pid_t parent, int sig);
 
 #endif

@@ -12,7 +12,7 @@
  * its memfds hold is looked up, both less often.
  *
  * The limit is the sandbox's. Over it, who holds the most has to go: a running exec with all it has
- * started, or, of what earlier execs have left running, the largest process.
+ * started, or, of what earlier execs have left running, the largest family.
  */
 #include "nsbox/sandbox_private.h"
 
@@ -217,8 +217,8 @@ static void end_someone(struct nsbox_sandbox *sb)
 		ex->watch_kills++;
 		stop_exec(sb, ex, NSBOX_CAUSE_MEMORY);
 	} else if (pid) {
-		tree_signal_one(pid, sb->pid, SIGKILL);
-		tree_signal(pid, sb->pid, SIGKILL);
+		tree_signal(pid, SIGKILL);
+		tree_signal_child(pid, sb->pid, SIGKILL);
 	}
 }
 

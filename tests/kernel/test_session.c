@@ -160,15 +160,17 @@ static unsigned count(const struct nsbox_sandbox *sb, const char *mark)
 /* Until there are n such processes; meanwhile programs may start, and none may end. */
 static void wait_for(struct nsbox_sandbox *sb, const char *mark, unsigned n)
 {
-	for (int i = 0; i < 1000 && count(sb, mark) != n; i++) {
+	unsigned there = count(sb, mark);
+
+	for (int i = 0; i < 1000 && there != n; i++) {
 		struct nsbox_event ev;
 
 		ck_assert_int_eq(nsbox_sandbox_next(sb, 5, &ev, NULL), 0);
 		ck_assert_msg(ev.kind == NSBOX_EVENT_NONE || ev.kind == NSBOX_EVENT_STARTED,
 			      "event %u while waiting for '%s'", ev.kind, mark);
+		there = count(sb, mark);
 	}
-	ck_assert_msg(count(sb, mark) == n, "%u processes '%s' instead of %u", count(sb, mark),
-		      mark ? mark : "all", n);
+	ck_assert_msg(there == n, "%u processes '%s' instead of %u", there, mark ? mark : "all", n);
 }
 
 /* ------------------------------------------------------------------ sequences */
