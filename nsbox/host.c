@@ -191,11 +191,34 @@ static void probe_landlock(struct nsbox_host *h)
 	h->landlock_errno = abi > 0 ? 0 : errno;
 }
 
+/* Now, because who asks for the remedy may be a worker that can open nothing. */
+static uint32_t userns_setting(void)
+{
+	static const struct {
+		const char *path;
+		char forbids;
+		uint32_t setting;
+	} settings[] = {
+		{ "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", '1',
+		  NSBOX_USERNS_APPARMOR },
+		{ "/proc/sys/kernel/unprivileged_userns_clone", '0', NSBOX_USERNS_CLONE },
+	};
+	char v[16];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(settings); i++)
+		if (read_small_file(AT_FDCWD, settings[i].path, v, sizeof(v)) > 0 &&
+		    v[0] == settings[i].forbids)
+			return settings[i].setting;
+	return NSBOX_USERNS_OPEN;
+}
+
 static void probe_namespaces(struct nsbox_host *h)
 {
 	h->userns_errno = try_in(CLONE_NEWUSER, (int)h->ids_kind, NULL);
-	if (h->userns_errno)
+	if (h->userns_errno) {
+		h->userns_setting = userns_setting();
 		return;
+	}
 	for (unsigned i = 0; i < ARRAY_SIZE(namespaces); i++)
 		if (try_in(CLONE_NEWUSER | namespaces[i].flag, (int)h->ids_kind, NULL) == 0)
 			h->namespaces |= NSBOX_LAYER_BIT(namespaces[i].layer);
@@ -286,7 +309,6 @@ const char *nsbox_tier_name(int tier)
 static const char *userns_remedy(const struct nsbox_host *h, char *buf, int size)
 {
 	const char *why = strerrordesc_np(h->userns_errno);
-	char v[16] = "";
 
 	if (h->ids_kind == NSBOX_IDS_SINGLE && (geteuid() == 0 || getegid() == 0))
 		nsbox_format(
@@ -296,18 +318,14 @@ static const char *userns_remedy(const struct nsbox_host *h, char *buf, int size
 	else if (h->userns_errno == ENOSPC)
 		nsbox_format(buf, size,
 			     "raise the limit: sysctl -w user.max_user_namespaces=15000 (%s)", why);
-	else if (read_small_file(AT_FDCWD, "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
-				 v, sizeof(v)) > 0 &&
-		 v[0] == '1')
+	else if (h->userns_setting == NSBOX_USERNS_APPARMOR)
 		nsbox_format(
 			buf, size,
 			"AppArmor restricts user namespaces: sysctl -w "
 			"kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile "
 			"for nsbox with `userns,` (%s)",
 			why);
-	else if (read_small_file(AT_FDCWD, "/proc/sys/kernel/unprivileged_userns_clone", v,
-				 sizeof(v)) > 0 &&
-		 v[0] == '0')
+	else if (h->userns_setting == NSBOX_USERNS_CLONE)
 		nsbox_format(buf, size, "sysctl -w kernel.unprivileged_userns_clone=1 (%s)", why);
 	else if (h->userns_errno == ENOSYS)
 		nsbox_format(buf, size,
@@ -339,11 +357,23 @@ static const char *landlock_remedy(const struct nsbox_host *h, int layer, char *
 	return buf;
 }
 
+/* Layers that are made inside the user namespace. */
+static const uint32_t in_userns =
+	NSBOX_LAYER_BIT(NSBOX_LAYER_USER) | NSBOX_LAYER_BIT(NSBOX_LAYER_MOUNT) |
+	NSBOX_LAYER_BIT(NSBOX_LAYER_PID) | NSBOX_LAYER_BIT(NSBOX_LAYER_NET) |
+	NSBOX_LAYER_BIT(NSBOX_LAYER_IPC) | NSBOX_LAYER_BIT(NSBOX_LAYER_UTS) |
+	NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP_NS) | NSBOX_LAYER_BIT(NSBOX_LAYER_ROOT) |
+	NSBOX_LAYER_BIT(NSBOX_LAYER_OVERLAY) | NSBOX_LAYER_BIT(NSBOX_LAYER_PROC) |
+	NSBOX_LAYER_BIT(NSBOX_LAYER_NFTABLES);
+
 const char *nsbox_host_remedy(const struct nsbox_host *h, int layer, char *buf, int size)
 {
 	if (layer < 0 || layer >= NSBOX_LAYER_MAX ||
 	    (nsbox_host_layers(h) & NSBOX_LAYER_BIT(layer)))
 		return NULL;
+	/* What was not even tried for want of a user namespace needs that first. */
+	if (h->userns_errno && (NSBOX_LAYER_BIT(layer) & in_userns))
+		return userns_remedy(h, buf, size);
 	switch ((enum nsbox_layer)layer) {
 	case NSBOX_LAYER_USER:
 	case NSBOX_LAYER_MOUNT:
@@ -353,13 +383,9 @@ const char *nsbox_host_remedy(const struct nsbox_host *h, int layer, char *buf, 
 	case NSBOX_LAYER_UTS:
 	case NSBOX_LAYER_CGROUP_NS:
 	case NSBOX_LAYER_ROOT:
-		if (h->userns_errno)
-			return userns_remedy(h, buf, size);
 		nsbox_format(buf, size, "the kernel lacks this namespace (CONFIG_NAMESPACES)");
 		return buf;
 	case NSBOX_LAYER_OVERLAY:
-		if (h->userns_errno)
-			return userns_remedy(h, buf, size);
 		nsbox_format(buf, size,
 			     "needs CONFIG_OVERLAY_FS (modprobe overlay), Linux 5.11 for user "
 			     "namespaces and 6.6 for an upper layer on tmpfs (%s)",

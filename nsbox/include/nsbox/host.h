@@ -18,15 +18,18 @@ enum nsbox_ids_kind {
 	NSBOX_IDS_SINGLE,     /* no privilege: the payload is the caller's own id */
 	NSBOX_IDS_PRIVILEGED, /* CAP_SETUID and CAP_SETGID: image block + an id per sandbox */
 };
+/* A setting of this host that forbids user namespaces; NSBOX_USERNS_OPEN: none that is known. */
+enum nsbox_userns_setting { NSBOX_USERNS_OPEN, NSBOX_USERNS_APPARMOR, NSBOX_USERNS_CLONE };
 enum nsbox_tier { NSBOX_TIER_NONE, NSBOX_TIER_PROCESS, NSBOX_TIER_NAMESPACE, NSBOX_TIER_CGROUP };
 
 struct nsbox_host {
-	char kernel[65];	/* uname release */
-	char machine[65];	/* uname machine */
-	int32_t landlock_abi;	/* 0: not there */
-	int32_t landlock_errno; /* why not: ENOSYS (not built), EOPNOTSUPP (off at boot) */
-	uint32_t namespaces;	/* NSBOX_LAYER_BIT of USER .. CGROUP_NS that could be created */
-	int32_t userns_errno;	/* why no user namespace could be created, or 0 */
+	char kernel[65];	 /* uname release */
+	char machine[65];	 /* uname machine */
+	int32_t landlock_abi;	 /* 0: not there */
+	int32_t landlock_errno;	 /* why not: ENOSYS (not built), EOPNOTSUPP (off at boot) */
+	uint32_t namespaces;	 /* NSBOX_LAYER_BIT of USER .. CGROUP_NS that could be created */
+	int32_t userns_errno;	 /* why no user namespace could be created, or 0 */
+	uint32_t userns_setting; /* enum nsbox_userns_setting, read where there is an errno */
 	bool overlay_userns; /* overlay with userxattr on a tmpfs upper mounts in a user namespace */
 	int32_t overlay_errno;
 	bool proc_mountable; /* a fresh procfs mounts in a user + pid namespace */
