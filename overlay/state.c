@@ -18,6 +18,7 @@
 #include <sys/capability.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "nsbox/util.h"
 #include "overlay/internal.h"
@@ -143,6 +144,52 @@ static int check_reachable(const char *path, struct nsbox_error *err)
 	return 0;
 }
 
+/*
+ * An image needs links, owners and modes. Tried in vain these give an EPERM that says nothing, so
+ * file systems that are known to lack them are refused by name.
+ */
+static int check_file_system(int fd, const char *path, struct nsbox_error *err)
+{
+	static const struct {
+		unsigned long type;
+		const char *name;
+	} lacking[] = {
+		{ 0x4d44, "vfat" },	{ 0x2011bab0, "exfat" }, { 0xff534d42, "cifs" },
+		{ 0xfe534d42, "smb2" }, { 0x5346544e, "ntfs" },	 { 0x7366746e, "ntfs3" },
+	};
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "look at the file system of '%s'", path);
+	for (unsigned i = 0; i < ARRAY_SIZE(lacking); i++)
+		if (((unsigned long)fs.f_type & 0xffffffff) == lacking[i].type)
+			return nsbox_fail(err, NSBOX_E_INVALID, EOPNOTSUPP,
+					  "state directory '%s' is on a file system (%s) without "
+					  "links and owners, which cannot hold an image: set "
+					  "NSBOX_STATE_DIR",
+					  path, lacking[i].name);
+	return 0;
+}
+
+/* The closest ancestor that is there tells what the directory will be on. */
+static int check_place(const char *path, struct nsbox_error *err)
+{
+	auto_free char *p = strdup(path);
+
+	if (!p)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "state directory");
+	for (;;) {
+		auto_close int fd = open(p, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		char *slash = strrchr(p, '/');
+
+		if (fd >= 0)
+			return check_file_system(fd, path, err);
+		if (!slash || slash == p || errno != ENOENT)
+			return 0; /* whatever it is, making the directory will say it */
+		*slash = '\0';
+	}
+}
+
 int state_open(const char *dir, struct state_dir *ret, struct nsbox_error *err)
 {
 	char chosen[PATH_MAX];
@@ -165,6 +212,9 @@ int state_open(const char *dir, struct state_dir *ret, struct nsbox_error *err)
 	for (len = strlen(chosen); len > 1 && chosen[len - 1] == '/'; len--)
 		chosen[len - 1] = '\0';
 
+	r = check_place(chosen, err);
+	if (r < 0)
+		return r;
 	r = make_parents(chosen, err);
 	if (r < 0)
 		return r;

@@ -12,6 +12,7 @@
  * a new one. TERM and INT do the same. After SIGKILL the kernel ends the sandboxes.
  */
 #include <getopt.h>
+#include <nsbox/image.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -160,6 +161,21 @@ static int serve(struct spawn *s, struct nsbox_error *err)
 	return r;
 }
 
+/*
+ * The image that most runs want, before the first one comes: it is there then, and what is wrong with
+ * the state directory is in the log from the start. Not an error here, other images may do.
+ */
+static void try_state(const char *state_dir)
+{
+	struct nsbox_error err = { 0 };
+	struct nsbox_root *root;
+
+	if (nsbox_root_prepare(state_dir, "host", &root, &err) == 0)
+		nsbox_root_free(root);
+	else
+		complain(&err);
+}
+
 static int run(int sock, const char *state_dir, struct nsbox_error *err)
 {
 	static struct spawn s; /* too big for a stack */
@@ -175,8 +191,10 @@ static int run(int sock, const char *state_dir, struct nsbox_error *err)
 	if (sig < 0 || add(epoll, sig, ID_SIGNAL) < 0 || add(epoll, sock, ID_SOCKET) < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "watch the socket");
 	r = greet(&s, err);
-	if (r == 0)
+	if (r == 0) {
+		try_state(state_dir);
 		r = serve(&s, err);
+	}
 	spawn_free_all(&s);
 	nsbox_sweep();
 	return r;
