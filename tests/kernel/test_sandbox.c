@@ -270,8 +270,8 @@ END_TEST
 
 static void wall_short(struct plan_fixed *f)
 {
-	f->limits.wall_ms = 300;
-	f->limits.grace_ms = 200;
+	f->limits.wall_ms = 300 * box_slow();
+	f->limits.grace_ms = 200 * box_slow();
 }
 
 START_TEST(wall_time)
@@ -286,24 +286,24 @@ START_TEST(wall_time)
 	ck_assert_uint_eq(run.res.cause, NSBOX_CAUSE_WALL_TIME);
 	ck_assert_int_eq(run.res.signal, SIGTERM);
 	ck_assert_str_eq(run.out, "begun\n");
-	ck_assert_uint_ge(run.res.wall_us, 300000);
-	ck_assert_uint_lt(run.res.wall_us, 3000000);
+	ck_assert_uint_ge(run.res.wall_us, UINT64_C(300000) * box_slow());
+	ck_assert_uint_lt(run.res.wall_us, UINT64_C(3000000) * box_slow());
 	/* Who does not listen is killed after the grace. */
 	run_ok(&run, "trap '' TERM; while :; do sleep 1; done");
 	ck_assert_uint_eq(run.res.cause, NSBOX_CAUSE_WALL_TIME);
 	ck_assert_int_eq(run.res.signal, SIGKILL);
-	ck_assert_uint_ge(run.res.wall_us, 500000);
-	ck_assert_uint_lt(run.res.wall_us, 5000000);
+	ck_assert_uint_ge(run.res.wall_us, UINT64_C(500000) * box_slow());
+	ck_assert_uint_lt(run.res.wall_us, UINT64_C(5000000) * box_slow());
 	/* A request may shorten the limit, never extend it. */
 	run.wall_ms = 60000;
 	run_ok(&run, "exec sleep 30");
 	ck_assert_uint_eq(run.res.cause, NSBOX_CAUSE_WALL_TIME);
-	ck_assert_uint_lt(run.res.wall_us, 3000000);
+	ck_assert_uint_lt(run.res.wall_us, UINT64_C(3000000) * box_slow());
 	nsbox_plan_close(plan);
-	run = (struct box_run){ .wall_ms = 200 };
+	run = (struct box_run){ .wall_ms = 200 * box_slow() };
 	run_ok(&run, "exec sleep 30");
 	ck_assert_uint_eq(run.res.cause, NSBOX_CAUSE_WALL_TIME);
-	ck_assert_uint_lt(run.res.wall_us, 3000000);
+	ck_assert_uint_lt(run.res.wall_us, UINT64_C(3000000) * box_slow());
 }
 END_TEST
 

@@ -392,8 +392,9 @@ static int try_own_filter(void)
 	return answer(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog));
 }
 
+#define KILLED	251
+#define NO_GATE 252
 #ifdef __x86_64__
-#define KILLED 251
 static int try_i386(void)
 {
 	long r;
@@ -488,7 +489,8 @@ static const struct row {
 #endif
 };
 
-/* The call's answer in a child; KILLED where the filter ended it. */
+/* The call's answer in a child; KILLED where the filter ended it, NO_GATE where this kernel has no way
+ * in for such calls. */
 static int call_in_child(const struct row *row, bool filtered)
 {
 	pid_t pid = fork();
@@ -502,7 +504,9 @@ static int call_in_child(const struct row *row, bool filtered)
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS)
-		return 251;
+		return KILLED;
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV)
+		return NO_GATE;
 	ck_assert_msg(WIFEXITED(status), "%s: signal %d", row->name, WTERMSIG(status));
 	return WEXITSTATUS(status);
 }
@@ -511,10 +515,13 @@ START_TEST(answers_under_the_filter)
 {
 	const struct row *row = &rows[_i];
 	int with = call_in_child(row, true), without = call_in_child(row, false);
+	/* What a kernel does not have, by its age or as it was built, the filter does not give. */
+	bool lacking = without == NO_GATE || (row->same && without == ENOSYS);
+	int expected = lacking ? without : row->with;
 
-	ck_assert_msg(with == row->with, "%s: %d with the filter, expected %d", row->name, with,
-		      row->with);
-	if (row->same)
+	ck_assert_msg(with == expected, "%s: %d with the filter, expected %d", row->name, with,
+		      expected);
+	if (row->same || lacking)
 		ck_assert_msg(without == with, "%s: %d without the filter", row->name, without);
 	else
 		ck_assert_msg(without != with, "%s: %d without the filter too", row->name, without);

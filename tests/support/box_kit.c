@@ -75,6 +75,14 @@ struct nsbox_plan *box_plan(const char *manifest, void (*fn)(struct plan_fixed *
 	return kit_open(b);
 }
 
+unsigned box_slow(void)
+{
+	const char *text = getenv("NSBOX_SLOW");
+	int factor = text ? atoi(text) : 1;
+
+	return factor > 1 ? (unsigned)factor : 1;
+}
+
 void box_slurp(int fd, char *buf, size_t size)
 {
 	ssize_t n = pread(fd, buf, size - 1, 0);

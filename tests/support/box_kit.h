@@ -56,6 +56,8 @@ int box_children(pid_t pid, pid_t *ret, int max);
 bool box_gone(pid_t pid); /* no such process, or a zombie */
 /* Wait for a condition on a pid, at most ms. */
 bool box_wait_gone(pid_t pid, int ms);
+/* How many times slower than a processor this machine is: NSBOX_SLOW, for emulated ones. */
+unsigned box_slow(void);
 /* All of a descriptor's file from its start, NUL-terminated. */
 void box_slurp(int fd, char *buf, size_t size);
 
