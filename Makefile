@@ -33,9 +33,10 @@ WARN := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wold-st
 	-Werror=return-type -Werror=incompatible-pointer-types -Wno-missing-field-initializers \
 	-Wno-unused-parameter
 HARDEN := -fstack-protector-strong -fstack-clash-protection -fPIC \
-	$(if $(filter x86_64,$(shell uname -m)),-fcf-protection) -Wl,-z,relro,-z,now,-z,noexecstack
+	$(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),-fcf-protection) -Wl,-z,relro,-z,now,-z,noexecstack
 
 OPT_release := -O2 -g -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+OPT_arm64   := $(OPT_release)
 OPT_asan    := -O1 -g -fsanitize=address -fno-omit-frame-pointer
 OPT_ubsan   := -O1 -g -fsanitize=undefined -fno-sanitize-recover=all
 OPT_cover   := -O0 -g --coverage
@@ -178,11 +179,30 @@ check-e2e: all $(TOOLS) ## tests of the whole product, as the caller
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(PROVE) $(call in_tree,$(E2E))
 
-# Kernels of Debian with control groups v2, each in a virtual machine.
-VM_KERNELS ?= 6.1 6.12
-check-vm: all ## run on other kernels, with control groups v2, in virtual machines
-	$(Q)tests/support/install-packages vm
-	$(Q)for k in $(VM_KERNELS); do tests/vm/boot $$k || exit 1; done
+# Kernels of Debian, each in virtual machines: the oldest that is supported and newer ones, on the hosts
+# of tests/vm/hosts.py. ARCH=arm64 compiles for that and boots its kernels.
+comma       := ,
+ARCH        ?= amd64
+VM_KERNELS  ?= $(if $(filter arm64,$(ARCH)),6.1:plain$(comma)tests 6.12:plain$(comma)tests,6.1 6.12 6.18 7.3)
+check-vm: ## run on other kernels and restricted hosts, in virtual machines (ARCH=arm64 too)
+	$(Q)tests/support/install-packages build test vm $(filter-out vm-amd64,vm-$(ARCH))
+	$(Q)$(MAKE) --no-print-directory $(if $(filter arm64,$(ARCH)),check-vm-cross,all tests)
+	$(Q)tests/vm/check $(VM_KERNELS)
+
+check-vm-short: ## the oldest kernel with a few hosts: what fits into a few minutes
+	$(Q)$(MAKE) --no-print-directory check-vm VM_KERNELS=6.1:plain$(comma)no-nftables$(comma)no-userns$(comma)no-landlock
+
+# The guest's root holds the libraries of its architecture.
+CROSS_ROOT = build/vm/arm64/root
+check-vm-cross:
+	$(Q)ARCH=arm64 tests/vm/root >/dev/null
+	$(Q)PKG_CONFIG_SYSROOT_DIR=$(abspath $(CROSS_ROOT)) \
+		PKG_CONFIG_LIBDIR=$(abspath $(CROSS_ROOT))/usr/lib/aarch64-linux-gnu/pkgconfig \
+		$(MAKE) --no-print-directory VARIANT=arm64 \
+		CC='aarch64-linux-gnu-gcc --sysroot=$(abspath $(CROSS_ROOT))' all tests
+
+hosts-page: ## docs/HOSTS.md of what check-vm and check-auditors found
+	$(Q)tests/vm/page >docs/HOSTS.md
 
 check-arm64: ## compile the library and the tools for arm64, without linking
 	$(Q)tests/support/install-packages build arm64

@@ -102,6 +102,7 @@ def fill(outcome, report):
     outcome.message = error.get("message") or ""
     outcome.failed = cause != "exit" or outcome.exit != 0
     outcome.notes = list(report.get("notes") or [])
+    outcome.notes += ["not enforced: %s" % layer for layer in report.get("notEnforced") or ()]
     if cause in (None, "none", "sandbox"):
         refuse(outcome, outcome.message)
 
