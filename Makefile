@@ -74,7 +74,7 @@ PROBE_SRC   := $(wildcard selftest/probe/*.c)
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_A  := $(B)/libnsbox.a
 LIB_SO := $(B)/libnsbox.so.$(SOVERSION)
-PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe
+PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe nsbox-mutant
 
 all: $(LIB_A) $(LIB_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc ## build everything (default)
 
@@ -120,6 +120,17 @@ $(eval $(call program,nsboxd,$(FRONT_SRC) $(COMMON_SRC),$(LIBS_HTTP) $(LIBS_SQLI
 $(eval $(call program,nsbox-spawn,$(SPAWN_SRC) daemon/common/wire.c,$(LIBS_CORE)))
 $(eval $(call program,nsbox-compile,$(COMPILE_SRC) daemon/common/wire.c,$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-unpack,$(UNPACK_SRC),$(LIBS_ARCHIVE) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
+
+# Mutation: the one program with a build of nsbox/ in which layers can be left out. See nsbox/weaken.h.
+MUTANT_SRC := $(wildcard selftest/mutant/*.c)
+WEAK_OBJ   := $(patsubst %.c,$(B)/obj/weak/%.o,$(wildcard nsbox/*.c) $(MUTANT_SRC))
+$(B)/obj/weak/%.o: %.c $(B)/flags
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -DNSBOX_WEAKEN $(CFLAGS) -c -o $@ $<
+$(B)/nsbox-mutant: $(WEAK_OBJ) $(call obj,$(addprefix selftest/,box.c facts.c suite.c)) $(LIB_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_POLICY) $(LIBS_CORE)
 
 # What the selftest sends into sandboxes: static, so that it needs nothing of the image, and without
 # a sanitizer, whose runtime would not get along with what is refused there.
@@ -287,7 +298,7 @@ coverage-here: all tests
 # ---------------------------------------------------------------- lint
 
 LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC) \
-		$(SELFTEST_SRC) $(PROBE_SRC)
+		$(SELFTEST_SRC) $(PROBE_SRC) $(MUTANT_SRC)
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)
 LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
@@ -349,7 +360,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 		$(D)$(INCLUDEDIR)/nsbox $(addprefix $(D)$(MANDIR)/man,1 3 5 8)
 	$(Q)$(INSTALL) -m 755 $(B)/nsbox $(D)$(BINDIR)/
 	$(Q)$(INSTALL) -m 755 $(B)/nsboxd $(D)$(SBINDIR)/
-	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe) $(D)$(LIBEXECDIR)/
+	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe nsbox-mutant) $(D)$(LIBEXECDIR)/
 	$(Q)$(INSTALL) -m 644 $(LIB_A) $(B)/libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/libnsbox.so
 	$(Q)sed $(PC_SUBST) nsbox/libnsbox.pc.in >$(D)$(LIBDIR)/pkgconfig/libnsbox.pc
@@ -368,7 +379,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 
 uninstall: ## remove what install put there
 	$(Q)rm -f $(D)$(BINDIR)/nsbox $(D)$(SBINDIR)/nsboxd
-	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe)
+	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe nsbox-mutant)
 	$(Q)rm -f $(addprefix $(D)$(LIBDIR)/,libnsbox.a libnsbox.so libnsbox.so.$(SOVERSION) pkgconfig/libnsbox.pc)
 	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
 	$(Q)rm -rf $(D)$(MAXKBDIR)

@@ -37,6 +37,7 @@
 
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
+#include "nsbox/weaken.h"
 
 int layer_missing(struct child *c, int layer, int stage, int errnum, const char *what,
 		  struct nsbox_error *err)
@@ -154,7 +155,7 @@ static _Noreturn void be_helper(struct child *c, const struct helper_job *job, i
 	if (r == 0)
 		r = payload_credentials(c, &report);
 	/* Init sets it for all later; this helper may run before that stage. */
-	if (r == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	if (r == 0 && !left_out(NO_NEW_PRIVS) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		r = nsbox_fail(&report, NSBOX_E_SETUP, errno, "set no_new_privs");
 	if (r == 0)
 		r = payload_filter(c, &report);

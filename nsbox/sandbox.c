@@ -23,9 +23,14 @@
 #include "nsbox/host_private.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
+#include "nsbox/weaken.h"
 #include "overlay/root.h"
 
 #define SETUP_LIMIT_US 30000000 /* of a loaded host, with room */
+
+#ifdef NSBOX_WEAKEN
+uint32_t weaken_layers;
+#endif
 
 /* ------------------------------------------------------------------ clone */
 
@@ -69,7 +74,7 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 		.owner_pid = getpid(),
 	};
 
-	args.flags |= host_namespace_flags(sb->want);
+	args.flags |= host_namespace_flags(sb->want & ~weakened());
 	if (sb->cg.init >= 0) {
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)sb->cg.init;
@@ -131,7 +136,7 @@ static int take_host_things(struct nsbox_sandbox *sb, struct nsbox_error *err)
 	uint32_t bit = NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP);
 	int r = 0;
 
-	sb->ids_kind = host_ids_kind();
+	sb->ids_kind = left_out(USER) ? NSBOX_IDS_SINGLE : host_ids_kind();
 	if (sb->ids_kind == NSBOX_IDS_PRIVILEGED || (sb->want & bit))
 		r = slot_take(&sb->slot, err);
 	if (r < 0 || !(sb->want & bit))
@@ -203,7 +208,9 @@ static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 	r = spawn_init(sb, root, child_end, err);
 	if (r < 0)
 		return r;
-	r = ids_write_maps(sb->pid, sb->ids_kind, sb->slot.number, sb->fixed->uid, err);
+	r = left_out(USER)
+		    ? 0
+		    : ids_write_maps(sb->pid, sb->ids_kind, sb->slot.number, sb->fixed->uid, err);
 	if (r < 0)
 		return reason(sb, r, err);
 	r = sandbox_watch(sb, sb->control, WATCH_CONTROL, 0, err);

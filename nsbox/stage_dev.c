@@ -13,6 +13,7 @@
 #include "nsbox/stage.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
+#include "nsbox/weaken.h"
 
 static const struct {
 	const char *name;
@@ -151,6 +152,8 @@ int stage_proc(struct child *c, struct nsbox_error *err)
 	to = open_target(c->new_root, blob_get_str(c->plan, op->dst));
 	if (to < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "open the mount point '/proc'");
+	if (left_out(PROC))
+		return clone_tree(c->old_root, "proc", true, 0, to);
 	c->proc_mount =
 		new_mount("proc", opts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 	r = c->proc_mount < 0 ? c->proc_mount : attach_mount(c->proc_mount, to);

@@ -21,6 +21,7 @@
 #include "nsbox/stage.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
+#include "nsbox/weaken.h"
 
 /* ------------------------------------------------------------------ files */
 
@@ -115,6 +116,8 @@ int stage_loopback(struct child *c, struct nsbox_error *err)
 	struct ifreq req = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
 	auto_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
+	if (left_out(NET))
+		return 0;
 	if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &req) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "bring the loopback interface up");
 	return 0;
@@ -187,6 +190,8 @@ int stage_nftables(struct child *c, struct nsbox_error *err)
 
 	if (!size || child_fixed(c)->layer[NSBOX_LAYER_NFTABLES] == NSBOX_OFF)
 		return 0;
+	if (left_out(NFTABLES) || (left_out(NET) && !left_out(USER)))
+		return 0;
 	r = nft_send(batch, size);
 	if (r < 0)
 		return layer_missing(c, NSBOX_LAYER_NFTABLES, NSBOX_STAGE_NFTABLES, r,
@@ -224,7 +229,7 @@ int stage_sysctl(struct child *c, struct nsbox_error *err)
 	for (unsigned i = 0; i < ARRAY_SIZE(sysctls); i++) {
 		r = write_small_file(c->proc_mount, sysctls[i].path,
 				     sysctls[i].value ? sysctls[i].value : group);
-		if (r < 0 && (i == 0 || r != -ENOENT))
+		if (r < 0 && (i == 0 || r != -ENOENT) && !left_out(NET))
 			return nsbox_fail(err, NSBOX_E_SETUP, r, "write /proc/%s", sysctls[i].path);
 	}
 	r = set_mount_attr(c->proc_mount, MOUNT_ATTR_RDONLY, false);
@@ -238,7 +243,7 @@ int stage_hostname(struct child *c, struct nsbox_error *err)
 {
 	const char *name = blob_get_str(c->plan, child_fixed(c)->hostname);
 
-	if (!(c->want & NSBOX_LAYER_BIT(NSBOX_LAYER_UTS)))
+	if (!(c->want & NSBOX_LAYER_BIT(NSBOX_LAYER_UTS)) || left_out(UTS))
 		return 0; /* the name in force is the host's, and not ours to change */
 	if (*name && sethostname(name, strlen(name)) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "set the host name '%s'", name);
@@ -289,15 +294,15 @@ int stage_capabilities(struct child *c, struct nsbox_error *err)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "make init undumpable");
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "clear the ambient set");
-	r = drop_bounding_set();
+	r = left_out(CAPABILITIES) ? 0 : drop_bounding_set();
 	if (r < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, r, "drop the bounding set");
-	if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
+	if (!left_out(CAPABILITIES) && prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "lock the secure bits");
-	r = keep_capabilities();
+	r = left_out(CAPABILITIES) ? 0 : keep_capabilities();
 	if (r < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, r, "drop capabilities");
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	if (!left_out(NO_NEW_PRIVS) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "set no_new_privs");
 	c->enforced |= c->want & (NSBOX_LAYER_BIT(NSBOX_LAYER_NO_NEW_PRIVS) |
 				  NSBOX_LAYER_BIT(NSBOX_LAYER_CAPABILITIES));
@@ -349,14 +354,19 @@ int stage_landlock(struct child *c, struct nsbox_error *err)
 	auto_close int ruleset = -1;
 	int r;
 
-	if (!f->landlock_fs && !f->landlock_net && !f->landlock_scoped)
+	if (left_out(LANDLOCK_FS))
+		attr.handled_access_fs = n = 0;
+	if (left_out(LANDLOCK_SCOPES))
+		attr.scoped = 0;
+	c->enforced |= c->want & landlock_layers(f) & weakened();
+	if (!attr.handled_access_fs && !attr.handled_access_net && !attr.scoped)
 		return 0;
 	/* The shortest form that holds what is set: older kernels refuse a longer one unless its
 	 * tail is zero, and then it may be left out as well. */
 	ruleset = sys_landlock_create_ruleset(&attr,
-					      f->landlock_scoped ? sizeof(attr)
-					      : f->landlock_net	 ? 16
-								 : 8,
+					      attr.scoped		? sizeof(attr)
+					      : attr.handled_access_net ? 16
+									: 8,
 					      0);
 	if (ruleset < 0)
 		return nsbox_fail(err, NSBOX_E_UNSUPPORTED, errno,
@@ -381,6 +391,8 @@ static int install(const struct child *c, enum blob_section sec)
 	struct sock_fprog prog = { .len = (unsigned short)n,
 				   .filter = (struct sock_filter *)insns };
 
+	if (left_out(SECCOMP))
+		return 0;
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
 }
 

@@ -22,6 +22,7 @@
 #include "nsbox/stage.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
+#include "nsbox/weaken.h"
 
 int stage_propagation(struct child *c, struct nsbox_error *err)
 {
@@ -350,6 +351,14 @@ static int tmpfs(struct child *c, const struct mount_op *op, struct nsbox_error 
 	return 0;
 }
 
+/* Not in the product: see weaken.h. */
+static int show_host(struct child *c, const char *path)
+{
+	auto_close int to = open_target(c->new_root, path);
+
+	return to < 0 ? -errno : clone_tree(c->old_root, path, true, 0, to);
+}
+
 int stage_mount(struct child *c, struct nsbox_error *err)
 {
 	size_t n;
@@ -363,6 +372,10 @@ int stage_mount(struct child *c, struct nsbox_error *err)
 	for (size_t i = 0; r == 0 && i < n; i++)
 		if (ops[i].kind == OP_TMPFS)
 			r = tmpfs(c, &ops[i], err);
+	if (r == 0 && left_out(ROOT))
+		r = show_host(c, "var/tmp");
+	if (r == 0 && left_out(OVERLAY))
+		r = show_host(c, "home/sandbox");
 	return r;
 }
 

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "nsbox/cli/cli.h"
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
 #include "policy/internal.h"
@@ -21,6 +20,29 @@
 
 /* ------------------------------------------------------------------ policy */
 
+/* All of a file, NUL-terminated; malloc'd. */
+static int read_all(int fd, const char *name, size_t max, char **ret, size_t *ret_len,
+		    struct nsbox_error *err)
+{
+	auto_free char *buf = NULL;
+	struct stat st;
+	ssize_t n;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "open '%s'", name);
+	if (!S_ISREG(st.st_mode) || (size_t)st.st_size > max)
+		return nsbox_fail(err, NSBOX_E_INVALID, 0,
+				  "'%s' is not a regular file of at most %zu bytes", name, max);
+	buf = malloc((size_t)st.st_size + 1);
+	n = buf ? pread(fd, buf, (size_t)st.st_size, 0) : -1;
+	if (n < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "read '%s'", name);
+	buf[n] = '\0';
+	*ret_len = (size_t)n;
+	*ret = take_ptr(&buf);
+	return 0;
+}
+
 static int load_manifest(const struct box_options *opt, struct box *b, struct nsbox_error *err)
 {
 	auto_free char *text = NULL;
@@ -28,7 +50,9 @@ static int load_manifest(const struct box_options *opt, struct box *b, struct ns
 	int r;
 
 	if (opt->manifest) {
-		r = cli_read_file(opt->manifest, 256u << 10, &text, &len, err);
+		auto_close int fd = open(opt->manifest, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+		r = read_all(fd, opt->manifest, 256u << 10, &text, &len, err);
 		if (r == 0)
 			r = nsbox_manifest_parse(text, len, &b->manifest, err);
 		if (r < 0)
@@ -104,18 +128,18 @@ static int make_small(struct box *b, struct nsbox_error *err)
 
 /* ------------------------------------------------------------------ files */
 
-static int put_program(int stream, const char *from, const char *name, struct nsbox_error *err)
+static int put_program(int stream, int from, const char *name, struct nsbox_error *err)
 {
 	auto_free char *data = NULL;
 	size_t len;
-	int r = cli_read_file(from, PROBE_MAX, &data, &len, err);
+	int r = read_all(from, name, PROBE_MAX, &data, &len, err);
 
 	if (r < 0)
 		return r;
 	return nsbox_files_put_frame(stream, NSBOX_FRAME_FILE, name, 0755, data, len, err);
 }
 
-static int make_files(const struct box_options *opt, const char *probe_path, struct box *b,
+static int make_files(const struct box_options *opt, int probe_fd, struct box *b,
 		      struct nsbox_error *err)
 {
 	int r;
@@ -125,20 +149,20 @@ static int make_files(const struct box_options *opt, const char *probe_path, str
 		return nsbox_fail(err, NSBOX_E_NOMEM, b->files, "make a file stream");
 	r = nsbox_files_put_frame(b->files, NSBOX_FRAME_BASE, BOX_DIR, 0, NULL, 0, err);
 	if (r == 0)
-		r = put_program(b->files, probe_path, "nsbox-probe", err);
+		r = put_program(b->files, probe_fd, "nsbox-probe", err);
 	if (r == 0 && opt->n_extra)
 		r = nsbox_files_put_frame(b->files, NSBOX_FRAME_DIR, "extra", 0755, NULL, 0, err);
 	for (size_t i = 0; r == 0 && i < opt->n_extra; i++) {
+		auto_close int fd = open(opt->extra[i].file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 		char name[300];
 
 		nsbox_format(name, sizeof(name), "extra/%s", opt->extra[i].name);
-		r = put_program(b->files, opt->extra[i].file, name, err);
+		r = put_program(b->files, fd, name, err);
 	}
 	return r == 0 ? nsbox_files_end(b->files, err) : r;
 }
 
-int box_open(const struct box_options *opt, const char *probe_path, struct box *ret,
-	     struct nsbox_error *err)
+int box_open(const struct box_options *opt, int probe_fd, struct box *ret, struct nsbox_error *err)
 {
 	int r = load_manifest(opt, ret, err);
 
@@ -148,7 +172,7 @@ int box_open(const struct box_options *opt, const char *probe_path, struct box *
 		r = make_small(ret, err);
 	if (r == 0)
 		r = nsbox_root_prepare(NULL, opt->image, &ret->root, err);
-	return r == 0 ? make_files(opt, probe_path, ret, err) : r;
+	return r == 0 ? make_files(opt, probe_fd, ret, err) : r;
 }
 
 void box_close(struct box *b)

@@ -21,7 +21,7 @@ struct options {
 	const char *only[ONLY_MAX];
 	const char *explain;
 	unsigned n_only, tiers;
-	bool tap, json, list;
+	bool tap, json, list, mutate;
 };
 
 /* ------------------------------------------------------------------ options */
@@ -41,6 +41,7 @@ SETTER(explain, explain, v)
 SETTER(tap, tap, true)
 SETTER(json, json, true)
 SETTER(list, list, true)
+SETTER(mutate, mutate, true)
 
 static int set_tier(void *ctx, const char *v)
 {
@@ -78,6 +79,7 @@ static const struct option_row rows[] = {
 	{ "tier", 't', "TIER", "namespace or cgroup; may be repeated (default: all this host has)",
 	  set_tier },
 	{ "only", 'o', "ID", "probes whose id begins so; may be repeated", set_only },
+	{ "mutate", 'M', NULL, "leave out each layer in turn: is it missed?", set_mutate },
 	{ "probe-dir", 'd', "DIR", "try the programs of this directory as well", set_probe_dir },
 	{ "tap", 'T', NULL, "the outcome as TAP, for prove(1)", set_tap },
 	{ "json", 'j', NULL, "the outcome as JSON", set_json },
@@ -269,14 +271,16 @@ static int selftest(struct options *o, struct suite *s, struct nsbox_error *err)
 	if (r == 0 && probe_fd < 0)
 		r = nsbox_fail(err, NSBOX_E_IO, errno, "open '%s'", path);
 	if (r == 0)
-		r = box_open(&o->box, path, &b, err);
+		r = box_open(&o->box, probe_fd, &b, err);
 	if (r == 0)
 		r = facts_init(&f, &b.host, NULL, err);
 	s->host = b.host;
 	if (r == 0)
 		facts_add(&f, "files", "%u",
 			  blob_fixed(plan_blob(b.plan), struct plan_fixed)->limits.open_files);
-	if (r == 0)
+	if (r == 0 && o->mutate)
+		s->unnoticed = mutate_all(&o->box, &b, &f, !o->tap && !o->json);
+	else if (r == 0)
 		r = run_all(o, &b, &f, probe_fd, s);
 	if (r == 0)
 		r = tell_all(o, s, err);
@@ -291,6 +295,8 @@ static int verdict_status(const struct suite *s)
 {
 	unsigned counts[V_MAX];
 
+	if (s->mutated)
+		return s->unnoticed ? 1 : 0;
 	count_verdicts(s, counts);
 	return counts[V_ESCAPED] || counts[V_BROKEN] || !counts[V_HELD] ? 1 : 0;
 }
@@ -311,6 +317,8 @@ int cmd_selftest(int argc, char **argv)
 		return cli_usage("--tap and --json exclude each other");
 	if (o.box.profile && o.box.manifest)
 		return cli_usage("--profile and --manifest exclude each other");
+	if (o.mutate && (o.n_only || o.probe_dir || o.tiers || o.box.image))
+		return cli_usage("--mutate chooses probes, tiers and image itself");
 	if (o.list) {
 		report_list(o.json);
 		return 0;
@@ -320,6 +328,7 @@ int cmd_selftest(int argc, char **argv)
 	r = o.probe_dir ? read_probe_dir(o.probe_dir, &extra, &o.box.n_extra, &err) : 0;
 	o.box.extra = extra;
 	s.profile = o.box.manifest ? o.box.manifest : o.box.profile ? o.box.profile : "standard";
+	s.mutated = o.mutate;
 	s.rows = calloc(probe_n_rows + o.box.n_extra, sizeof(*s.rows));
 	if (r == 0 && !s.rows)
 		r = nsbox_fail(&err, NSBOX_E_NOMEM, ENOMEM, "make room for the outcome");

@@ -33,6 +33,10 @@ void report_sum_text(const struct suite *s)
 {
 	unsigned counts[V_MAX];
 
+	if (s->mutated) {
+		printf("\n%zu layers, %u unnoticed\n", mutations_n, s->unnoticed);
+		return;
+	}
 	count_verdicts(s, counts);
 	printf("\n%zu probes, profile %s, tiers", s->n, s->profile);
 	for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
@@ -47,8 +51,24 @@ void report_sum_text(const struct suite *s)
 
 /* ------------------------------------------------------------------ TAP */
 
+static void mutations_tap(void)
+{
+	for (size_t i = 0; i < mutations_n; i++) {
+		const struct mutation *m = &mutations[i];
+
+		printf("%s %zu - without %s: %s%s%s\n", m->kind == V_BROKEN ? "not ok" : "ok",
+		       i + 1, nsbox_layer_name(m->layer), mutation_probe(m),
+		       m->kind == V_NA ? " # SKIP " : "", m->kind == V_NA ? m->without.text : "");
+	}
+	printf("1..%zu\n", mutations_n);
+}
+
 void report_tap(const struct suite *s)
 {
+	if (s->mutated) {
+		mutations_tap();
+		return;
+	}
 	for (size_t i = 0; i < s->n; i++) {
 		const struct row_result *r = &s->rows[i];
 		const struct verdict *v = main_verdict(r);
@@ -116,6 +136,26 @@ static struct json_object *result_json(const struct suite *s, const struct row_r
 	return o;
 }
 
+static struct json_object *mutations_json(void)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (size_t i = 0; i < mutations_n; i++) {
+		const struct mutation *m = &mutations[i];
+		struct json_object *o = json_object_new_object();
+
+		json_object_object_add(o, "layer", str(nsbox_layer_name(m->layer)));
+		json_object_object_add(o, "leftOutToo", layers_json(m->others));
+		json_object_object_add(o, "probe", str(mutation_probe(m)));
+		json_object_object_add(o, "verdict", str(mutation_word(m)));
+		json_object_object_add(o, "with", verdict_json(&m->with));
+		json_object_object_add(o, "without", verdict_json(&m->without));
+		json_object_object_add(o, "witness", m->witness ? verdict_json(&m->found) : NULL);
+		json_object_array_add(list, o);
+	}
+	return list;
+}
+
 static void print_json(struct json_object *o)
 {
 	printf("%s\n", json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
@@ -133,7 +173,9 @@ void report_json(const struct suite *s)
 	json_object_object_add(o, "version", str(NSBOX_VERSION));
 	json_object_object_add(o, "kernel", str(s->host.kernel));
 	json_object_object_add(o, "profile", str(s->profile));
-	for (int k = V_HELD; k < V_MAX; k++)
+	if (s->mutated)
+		json_object_object_add(o, "mutations", mutations_json());
+	for (int k = V_HELD; !s->mutated && k < V_MAX; k++)
 		json_object_object_add(sums, verdict_name(k), json_object_new_int((int)counts[k]));
 	json_object_object_add(o, "counts", sums);
 	for (size_t i = 0; i < s->n; i++)

@@ -77,7 +77,11 @@ static void put_head(FILE *to, const struct suite *s)
 		if (counts[k])
 			fprintf(to, "<span class=\"%s\">%u %s</span> ", class_of(k), counts[k],
 				verdict_name(k));
-	fprintf(to, "of %zu probes</p>\n", s->n);
+	if (s->mutated)
+		fprintf(to, "%zu layers left out in turn, %u unnoticed</p>\n", mutations_n,
+			s->unnoticed);
+	else
+		fprintf(to, "of %zu probes</p>\n", s->n);
 }
 
 static void put_layers(FILE *to, const struct suite *s)
@@ -108,6 +112,26 @@ static void put_layers(FILE *to, const struct suite *s)
 }
 
 /* ------------------------------------------------------------------ matrix and details */
+
+static void put_mutations(FILE *to)
+{
+	fputs("<h2>Each layer left out</h2>\n<table>\n<tr><th>without<th><th>probe<th>with the "
+	      "layer"
+	      "<th>without\n",
+	      to);
+	for (size_t i = 0; i < mutations_n; i++) {
+		const struct mutation *m = &mutations[i];
+
+		fprintf(to, "<tr><td class=\"id\">%s<td class=\"%s\">%s<td class=\"id\">%s<td>",
+			nsbox_layer_name(m->layer), class_of(m->kind), mutation_word(m),
+			mutation_probe(m));
+		put_text(to, m->with.text);
+		fputs("<td>", to);
+		put_text(to, m->without.text);
+		fputc('\n', to);
+	}
+	fputs("</table>\n", to);
+}
 
 static void put_matrix(FILE *to, const struct suite *s)
 {
@@ -144,7 +168,8 @@ static void put_item(FILE *to, const char *name, const struct verdict *v)
 
 static void put_details(FILE *to, const struct suite *s)
 {
-	fputs("<h2>Details</h2>\n", to);
+	if (s->n)
+		fputs("<h2>Details</h2>\n", to);
 	for (size_t i = 0; i < s->n; i++) {
 		const struct row_result *r = &s->rows[i];
 		int kind = worst(r);
@@ -177,8 +202,12 @@ int report_html(const struct suite *s, const char *path, struct nsbox_error *err
 	if (!to)
 		return nsbox_fail(err, NSBOX_E_IO, errno, "write the report to '%s'", path);
 	put_head(to, s);
-	put_layers(to, s);
-	put_matrix(to, s);
+	if (s->mutated) {
+		put_mutations(to);
+	} else {
+		put_layers(to, s);
+		put_matrix(to, s);
+	}
 	put_details(to, s);
 	failed = ferror(to);
 	if (fclose(to) || failed)

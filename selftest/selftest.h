@@ -7,6 +7,7 @@
  *   outside.c   controls: the caller's own process, and the stand-in for a host
  *   box.c       plans, and one probe in one sandbox
  *   suite.c     all probes and tiers; a verdict of what was said, shown, caused
+ *   mutate.c    each layer left out in turn, by the program nsbox-mutant (mutant/)
  *   catalogue.c every attack of the catalogue, and where it is tried
  *   report*.c   text, TAP, JSON, HTML
  */
@@ -99,8 +100,7 @@ struct box_options {
 	const struct probe_row *extra; /* of --probe-dir */
 	size_t n_extra;
 };
-int box_open(const struct box_options *opt, const char *probe_path, struct box *ret,
-	     struct nsbox_error *err);
+int box_open(const struct box_options *opt, int probe_fd, struct box *ret, struct nsbox_error *err);
 void box_close(struct box *b);
 void box_run(const struct box *b, const struct probe_row *row, const struct facts *f, int tier,
 	     struct ending *ret);
@@ -125,6 +125,8 @@ struct suite {
 	unsigned tiers; /* bits of enum nsbox_tier */
 	struct nsbox_host host;
 	const char *profile; /* what was tested, for people */
+	bool mutated;	     /* layers were left out instead: see mutations[] */
+	unsigned unnoticed;
 };
 
 /* The verdict of an ending, as far as it alone tells. */
@@ -133,6 +135,30 @@ struct verdict judge_ending(const struct probe_row *row, const struct ending *e)
 const char *not_applicable(const struct probe_row *row, const struct box *b, int tier);
 int worst(const struct row_result *r); /* enum verdict_kind */
 void count_verdicts(const struct suite *s, unsigned counts[V_MAX]);
+
+/* ------------------------------------------------------------------ mutation */
+
+/*
+ * A layer, the probe that has to notice its absence, and the other layers that would refuse the same:
+ * with those left out the layer alone has to hold, and with itself left out as well nothing.
+ */
+struct mutation {
+	int layer;
+	uint32_t others;
+	const char *probe;
+	const char *needs; /* what else a host must have, for people */
+	bool witness;	   /* the run has to end before its program starts: the witness finds it */
+	/* filled in */
+	struct verdict with, without, found;
+	int kind; /* V_HELD: noticed; V_BROKEN: not; V_NA */
+};
+extern struct mutation mutations[];
+extern const size_t mutations_n;
+const char *mutation_word(const struct mutation *m);
+const char *mutation_probe(const struct mutation *m); /* its id */
+/* Try all; progress as text where asked for. Returns how many went unnoticed. */
+unsigned mutate_all(const struct box_options *opt, const struct box *b, const struct facts *f,
+		    bool text);
 
 /* ------------------------------------------------------------------ catalogue */
 

@@ -114,15 +114,16 @@ static bool reaches(const struct probe *p, const void *to, socklen_t len)
 		close(fd);
 		return false;
 	}
-	close(fd);
-	if (p->control)
+	/* A packet filter lets the routing table answer, and refuses the packet. */
+	if (p->control || send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		return true;
+	close(fd);
 	fd = socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (connect(fd, sa, len) < 0 && errno != EINPROGRESS)
 		return false;
 	poll_fd.fd = fd;
 	if (poll(&poll_fd, 1, 700) == 0)
-		return true; /* on its way, and nobody refuses */
+		return false; /* nobody answers; were it on its way, the datagram would be as well */
 	getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
 	close(fd);
 	return error == 0;
@@ -145,7 +146,8 @@ void probe_G04_special(const struct probe *p)
 	}
 	if (p->control)
 		skip("this host has no way out itself");
-	held("net", "no way to %zu addresses", ARRAY_SIZE(addresses));
+	held(fact_or(p, "filter", NULL) ? "nftables" : "net", "no way to %zu addresses",
+	     ARRAY_SIZE(addresses));
 }
 
 void probe_G06_ipv6(const struct probe *p)

@@ -42,6 +42,59 @@ def test_short(t):
     t.equal(status, 0, "exit status")
 
 
+# ---------------------------------------------------------------- it notices
+
+
+# Control groups and mounts take privilege, a link to nowhere takes a module.
+LACKING = ("nftables",) + (() if os.getuid() == 0 else ("cgroupLimits",))
+
+
+def test_mutate(t):
+    """Every layer is missed by a probe where it is left out, and held by it alone where it is not."""
+    status, out, err = selftest("--mutate", "--json")
+    if not t.ok(out.startswith("{"), "layers are left out", err):
+        return
+    mutations = json.loads(out)["mutations"]
+    for m in mutations:
+        may_lack = m["verdict"] == "n/a" and (m["layer"] in LACKING or not tap.must_work())
+        t.ok(m["verdict"] == "noticed" or may_lack, "without %s" % m["layer"], json.dumps(m))
+    tried = {m["layer"] for m in mutations if m["witness"]}
+    t.ok(tried >= {"pid", "capabilities", "seccomp", "landlockFs"}, "the witness is asked as well", repr(tried))
+    t.equal(status, 0, "exit status")
+
+
+def test_only_the_mutant_can(t):
+    """No other program, nor the library, holds the switch (M03)."""
+    def mentions(name):
+        with open(os.path.join(paths.BUILD, name), "rb") as f:
+            return b"weaken_layers" in f.read()
+    t.ok(mentions("nsbox-mutant"), "nsbox-mutant has it")
+    for name in ("nsbox", "nsboxd", "nsbox-spawn", "libnsbox.so", "libnsbox.a"):
+        t.ok(not mentions(name), "%s has not" % name)
+
+
+LATE = """
+import os, subprocess, sys
+subprocess.run(["mount", "--make-rshared", "/"], check=True)
+p = subprocess.Popen([sys.argv[1], "run", "--no-tty", "--", "sh", "-c", "echo ready; read line; ls -a /usr/games"],
+                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+assert p.stdout.readline() == b"ready\\n"
+subprocess.run(["mount", "-t", "tmpfs", "late", "/usr/games"], check=True)
+open("/usr/games/late", "w").close()
+print("inside", b"late" in p.communicate(b"\\n")[0], "outside", os.path.exists("/usr/games/late"))
+"""
+
+
+def test_late_mounts(t):
+    """What the host mounts while a run lives does not show in it (B09)."""
+    if os.getuid() != 0:
+        t.note("mounting on a host takes root")
+        return
+    done = subprocess.run(["unshare", "-m", sys.executable, "-c", LATE, paths.NSBOX], capture_output=True, check=False)
+    t.equal(done.stdout, b"inside False outside True\n", "a late mount of the host stays outside") or \
+        t.note(done.stderr.decode())
+
+
 # ---------------------------------------------------------------- probes of others
 
 PROBES = {

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mutation: is each layer missed where it is not there?
+ *
+ * The program nsbox-mutant, the only one that can leave layers out, makes a sandbox inside a stand-in
+ * for a host and runs one probe in it. Control groups are left out by choosing the tier.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "nsbox/cli/cli.h"
+#include "nsbox/plan_build.h"
+#include "nsbox/util.h"
+#include "selftest/selftest.h"
+
+/* clang-format off */
+struct mutation mutations[] = {
+	{ NSBOX_LAYER_USER, 0, "A06_ns_user", NULL, false },
+	{ NSBOX_LAYER_MOUNT, LB(USER), "A06_ns_mnt", NULL, false },
+	{ NSBOX_LAYER_PID, 0, "A06_ns_pid", NULL, true },
+	{ NSBOX_LAYER_NET, 0, "G01_loopback", NULL, false },
+	{ NSBOX_LAYER_IPC, 0, "A06_ns_ipc", NULL, false },
+	{ NSBOX_LAYER_UTS, 0, "A06_ns_uts", NULL, false },
+	{ NSBOX_LAYER_CGROUP_NS, 0, "A06_ns_cgroup", NULL, false },
+	{ NSBOX_LAYER_ROOT, 0, "B04_host_file", NULL, false },
+	{ NSBOX_LAYER_OVERLAY, 0, "B25_leftovers", NULL, false },
+	{ NSBOX_LAYER_PROC, 0, "C10_neighbours", NULL, false },
+	{ NSBOX_LAYER_NO_NEW_PRIVS, LB(SECCOMP) | LB(LANDLOCK_FS) | LB(LANDLOCK_SCOPES), "F02_no_new_privs", NULL, true },
+	{ NSBOX_LAYER_CAPABILITIES, 0, "F03_capabilities", NULL, true },
+	{ NSBOX_LAYER_SECCOMP, 0, "D13_mount_family", NULL, true },
+	{ NSBOX_LAYER_LANDLOCK_FS, 0, "E01_unlisted", NULL, true },
+	{ NSBOX_LAYER_LANDLOCK_SCOPES, LB(NET), "E04_abstract", NULL, false },
+	{ NSBOX_LAYER_NFTABLES, LB(NET) | LB(USER), "G04_special", "a virtual link", false },
+	{ NSBOX_LAYER_CGROUP, 0, "H03_pipes", NULL, false },
+	{ NSBOX_LAYER_WITNESS, 0, "W01_witness", NULL, false },
+};
+/* clang-format on */
+const size_t mutations_n = ARRAY_SIZE(mutations);
+
+static const struct probe_row *find_row(const char *name)
+{
+	for (size_t i = 0; i < probe_n_rows; i++)
+		if (!strcmp(probe_rows[i].name, name))
+			return &probe_rows[i];
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ the mutant */
+
+static void layer_names(uint32_t layers, char *buf, int size)
+{
+	int n = nsbox_format(buf, size, "none");
+
+	for (int i = 0; i < NSBOX_LAYER_MAX; i++)
+		if (layers & NSBOX_LAYER_BIT(i))
+			n += nsbox_format(buf + n, size - n, ",%s", nsbox_layer_name(i));
+}
+
+/* The last line and exit status are as a probe's. */
+static void run_mutant(const char *const *argv, struct ending *ret)
+{
+	int out[2], status = 0;
+	size_t len = 0;
+	ssize_t n;
+	pid_t pid;
+
+	*ret = (struct ending){ .status = -1 };
+	if (pipe2(out, O_CLOEXEC) < 0)
+		return;
+	pid = fork();
+	if (pid == 0) {
+		dup2(out[1], 1);
+		execv(argv[0], (char *const *)argv);
+		dprintf(1, "SKIP: %s: %s\n", argv[0], strerror(errno));
+		_exit(125);
+	}
+	close(out[1]);
+	while ((n = read(out[0], ret->out + len, sizeof(ret->out) - 1 - len)) > 0)
+		len += (size_t)n;
+	close(out[0]);
+	ret->out[len] = '\0';
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (pid > 0 && WIFEXITED(status))
+		ret->status = WEXITSTATUS(status);
+	nsbox_format(ret->why, sizeof(ret->why), "the mutant did not end by itself");
+}
+
+static struct verdict try_without(const struct box_options *opt, const struct probe_row *row,
+				  uint32_t layers, bool witness)
+{
+	char path[4096], names[400];
+	const char *argv[12] = { cli_libexec("nsbox-mutant", path, sizeof(path)) };
+	struct ending e;
+	int n = 1;
+
+	if (!witness)
+		layers |= LB(WITNESS);
+	layer_names(layers, names, sizeof(names));
+	argv[n++] = row->name;
+	argv[n++] = names;
+	argv[n++] = opt->profile ? opt->profile : "";
+	argv[n++] = opt->manifest ? opt->manifest : "";
+	argv[n] = NULL;
+	run_mutant(argv, &e);
+	return judge_ending(&(struct probe_row){ .name = row->name }, &e);
+}
+
+/* ------------------------------------------------------------------ each layer */
+
+static void by_tier(struct mutation *m, const struct box *b, const struct facts *f)
+{
+	const struct probe_row *row = find_row(m->probe);
+	struct ending e;
+
+	box_run(b, row, f, NSBOX_TIER_CGROUP, &e);
+	m->with = judge_ending(row, &e);
+	box_run(b, row, f, NSBOX_TIER_NAMESPACE, &e);
+	m->without = judge_ending(row, &e);
+}
+
+static const char *why_not(const struct mutation *m, const struct box *b)
+{
+	uint32_t have = nsbox_host_layers(&b->host), need = NSBOX_LAYER_BIT(m->layer) | m->others;
+
+	if (b->plan &&
+	    blob_fixed(plan_blob(b->plan), struct plan_fixed)->layer[m->layer] == NSBOX_OFF)
+		return "the policy does without it";
+	return (have & need) != need ? "this host does not have it; see nsbox doctor" : NULL;
+}
+
+static void try_mutation(struct mutation *m, const struct box_options *opt, const struct box *b,
+			 const struct facts *f)
+{
+	const struct probe_row *row = find_row(m->probe);
+	uint32_t bit = NSBOX_LAYER_BIT(m->layer);
+	const char *why = why_not(m, b);
+
+	m->kind = V_NA;
+	if (why) {
+		nsbox_format(m->without.text, sizeof(m->without.text), "%s", why);
+		return;
+	}
+	if (m->layer == NSBOX_LAYER_CGROUP) {
+		by_tier(m, b, f);
+	} else {
+		m->with = try_without(opt, row, m->others, m->layer == NSBOX_LAYER_WITNESS);
+		m->without = try_without(opt, row, m->others | bit, false);
+	}
+	if (m->needs && (m->with.kind == V_NA || m->without.kind == V_NA)) {
+		m->without = m->with.kind == V_NA ? m->with : m->without;
+		return;
+	}
+	m->kind = m->with.kind == V_HELD && m->without.kind == V_ESCAPED ? V_HELD : V_BROKEN;
+	if (m->witness)
+		m->found = try_without(opt, row, bit, true);
+	if (m->witness &&
+	    (m->found.kind != V_BROKEN || !strstr(m->found.text, "it ended by sandbox")))
+		m->kind = V_BROKEN;
+}
+
+const char *mutation_word(const struct mutation *m)
+{
+	static const char *const words[V_MAX] = { [V_NONE] = "not tried",
+						  [V_HELD] = "noticed",
+						  [V_BROKEN] = "UNNOTICED",
+						  [V_NA] = "n/a" };
+
+	return words[m->kind];
+}
+
+const char *mutation_probe(const struct mutation *m)
+{
+	return find_row(m->probe)->id;
+}
+
+static void tell(const struct mutation *m)
+{
+	printf("%-10s without %-16s", mutation_word(m), nsbox_layer_name(m->layer));
+	if (m->kind == V_NA)
+		printf(" %s\n", m->without.text);
+	else if (m->kind == V_HELD)
+		printf(" %s%s\n", find_row(m->probe)->id, m->witness ? ", and the witness" : "");
+	else
+		printf(" %s: with it %s (%s), without %s (%s)%s%s\n", find_row(m->probe)->id,
+		       verdict_name(m->with.kind), m->with.text, verdict_name(m->without.kind),
+		       m->without.text, m->witness ? "; the witness: " : "",
+		       m->witness ? m->found.text : "");
+	fflush(stdout);
+}
+
+unsigned mutate_all(const struct box_options *opt, const struct box *b, const struct facts *f,
+		    bool text)
+{
+	unsigned unnoticed = 0;
+
+	for (size_t i = 0; i < mutations_n; i++) {
+		try_mutation(&mutations[i], opt, b, f);
+		unnoticed += mutations[i].kind == V_BROKEN;
+		if (text)
+			tell(&mutations[i]);
+	}
+	return unnoticed;
+}
