@@ -154,9 +154,10 @@ static int send_exec(struct nsbox_sandbox *sb, struct exec *ex, int blob_fd, uin
 	};
 	int fds[CTL_FDS_MAX], r;
 	unsigned n = 0;
-	auto_close int null = null_fd(), theirs = -1;
+	bool any_null = io->in < 0 || io->out < 0 || io->err < 0;
+	auto_close int null = any_null ? null_fd() : -1, theirs = -1;
 
-	if (null < 0)
+	if (any_null && null < 0)
 		return nsbox_fail(err, NSBOX_E_IO, errno, "open /dev/null");
 	r = open_channel(sb, ex, &theirs, err);
 	if (r < 0)

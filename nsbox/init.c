@@ -338,7 +338,7 @@ _Noreturn void init_serve(struct child *c)
 	struct pollfd poll_fds[2];
 
 	init_files_init(&in.files, c);
-	c->parent_pid = getpid();
+	c->parent_pid = 1; /* us: not asked for, so that the witness misses a pid namespace */
 	poll_fds[0] = (struct pollfd){ .fd = c->control, .events = POLLIN };
 	poll_fds[1] = (struct pollfd){ .fd = c->signals, .events = POLLIN };
 	for (;;) {
