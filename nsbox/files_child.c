@@ -53,8 +53,8 @@ static bool base_ok(const struct unpack *u, const char *path)
 {
 	static const char skills[] = "/skills/";
 
-	return is_in(path, "/workspace") || is_in(path, "/tmp") || is_in(path, "/home/sandbox") ||
-	       strncmp(path, skills, sizeof(skills) - 1) == 0 ||
+	return is_in(path, "/workspace") || is_in(path, "/run/secrets") || is_in(path, "/tmp") ||
+	       is_in(path, "/home/sandbox") || strncmp(path, skills, sizeof(skills) - 1) == 0 ||
 	       (u->default_base && is_in(path, u->default_base));
 }
 

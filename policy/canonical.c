@@ -84,8 +84,8 @@ static struct object filesystem(const struct nsbox_policy *p)
 	struct object o = object_new(), tmpfs = object_new();
 
 	/* By path, in order; sizes and exec decide the mount. */
-	static const int order[] = { TMPFS_HOME, TMPFS_SKILL, TMPFS_TMP, TMPFS_VAR_TMP,
-				     TMPFS_WORKSPACE };
+	static const int order[] = { TMPFS_HOME, TMPFS_SECRETS, TMPFS_SKILL,
+				     TMPFS_TMP,	 TMPFS_VAR_TMP, TMPFS_WORKSPACE };
 
 	put_list(&o, "exec", p->exec);
 	put_list(&o, "executable", p->make_exec);

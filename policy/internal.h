@@ -200,7 +200,15 @@ struct policy_tmpfs {
 	unsigned mode;
 	bool exec, used;
 };
-enum { TMPFS_TMP, TMPFS_VAR_TMP, TMPFS_HOME, TMPFS_WORKSPACE, TMPFS_SKILL, TMPFS_MAX };
+enum {
+	TMPFS_TMP,
+	TMPFS_VAR_TMP,
+	TMPFS_HOME,
+	TMPFS_WORKSPACE,
+	TMPFS_SKILL,
+	TMPFS_SECRETS,
+	TMPFS_MAX
+};
 
 /* What a manifest asked for beyond its profile: granted, or refused where it was optional. */
 struct policy_grant {

@@ -53,6 +53,8 @@ static void add_dirs(const struct nsbox_policy *p, struct blob_builder *b)
 		blob_op(b, OP_DIR, OPF_OWNER_PAYLOAD, 0755, NULL, POLICY_WORKSPACE, 0);
 	if (p->skill_dir)
 		blob_op(b, OP_DIR, OPF_OWNER_PAYLOAD, 0755, NULL, p->skill_dir, 0);
+	if (p->tmpfs[TMPFS_SECRETS].used)
+		blob_op(b, OP_DIR, OPF_OWNER_PAYLOAD, 0700, NULL, p->tmpfs[TMPFS_SECRETS].path, 0);
 	blob_file(b, POLICY_HOME "/.profile", OPF_OWNER_PAYLOAD, 0644, profile_text,
 		  sizeof(profile_text) - 1);
 	blob_file(b, POLICY_HOME "/.bashrc", OPF_OWNER_PAYLOAD, 0644, bashrc_text,

@@ -23,6 +23,7 @@ int resolve_layers(struct resolve *rs);
 int resolve_network(struct resolve *rs);
 int resolve_process(struct resolve *rs);
 int resolve_syscalls(struct resolve *rs);
+int resolve_inputs(struct resolve *rs);
 int resolve_later(struct resolve *rs); /* what this version has no enforcement for */
 
 /* At the place where rs->r is: asked and granted; asked, optional and refused; not to be run. */

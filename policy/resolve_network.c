@@ -10,9 +10,7 @@
 #include "policy/names.h"
 #include "policy/resolve.h"
 
-#define NO_EGRESS  "this version has no egress: only network.mode \"none\" can be run"
-#define NO_SECRETS "this version has no store of secrets"
-#define NO_CONFIG  "this version passes no values of userConfig"
+#define NO_EGRESS "this version has no egress: only network.mode \"none\" can be run"
 
 /* ------------------------------------------------------------------ mode */
 
@@ -256,50 +254,9 @@ static int session_limits(struct resolve *rs)
 	return 0;
 }
 
-static int later_secrets(struct resolve *rs)
-{
-	size_t start = json_enter(&rs->r, "secrets");
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < rs->m->n_secrets; i++) {
-		const struct manifest_secret *s = &rs->m->secrets[i];
-		size_t mark = json_enter_index(&rs->r, i);
-
-		if (s->optional)
-			r = resolve_refuse(rs, s->name, NO_SECRETS);
-		else
-			r = resolve_gap(rs, NO_SECRETS);
-		json_leave(&rs->r, mark);
-	}
-	json_leave(&rs->r, start);
-	return r;
-}
-
-static int later_config(struct resolve *rs)
-{
-	size_t start = json_enter(&rs->r, "userConfig");
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < rs->m->n_config; i++) {
-		size_t mark = json_enter(&rs->r, rs->m->config[i].id);
-
-		if (rs->m->config[i].required)
-			r = resolve_gap(rs, NO_CONFIG);
-		else
-			r = resolve_refuse(rs, rs->m->config[i].id, NO_CONFIG);
-		json_leave(&rs->r, mark);
-	}
-	json_leave(&rs->r, start);
-	return r;
-}
-
 int resolve_later(struct resolve *rs)
 {
 	int r = later_places(rs);
 
-	if (r == 0)
-		r = session_limits(rs);
-	if (r == 0)
-		r = later_secrets(rs);
-	return r == 0 ? later_config(rs) : r;
+	return r == 0 ? session_limits(rs) : r;
 }

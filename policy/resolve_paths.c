@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "nsbox/util.h"
+#include "policy/inputs.h"
 #include "policy/resolve.h"
 
 static bool is_below(const char *path, const char *dir)
@@ -306,6 +307,7 @@ static void resolve_tmpfs(struct resolve *rs)
 		[TMPFS_WORKSPACE] = { POLICY_WORKSPACE, disk / 2, 0755, exec, own && p->workspace },
 		/* Programs of the skill are started from there. */
 		[TMPFS_SKILL] = { p->skill_dir, disk, 0755, true, own && p->skill_dir },
+		[TMPFS_SECRETS] = { SECRETS_DIR, SECRETS_SIZE, 0700, false, false },
 	};
 
 	memcpy(p->tmpfs, all, sizeof(all));

@@ -18,6 +18,7 @@
 
 #define COMPILE_NOEXEC_MAX  4096
 #define COMPILE_COMMAND_MAX 16384
+#define COMPILE_INPUTS_MAX  32768
 
 enum compile_flags {
 	COMPILE_PYTHON = 1 << 0,     /* nsbox_resolve_options.python_function */
@@ -46,6 +47,7 @@ struct compile_reply {
 	uint64_t timeout_ms; /* entry point's, 0 for the policy's */
 	char cwd[4096];	     /* entry point's, "" for the default */
 	uint32_t command_len, command_args;
+	char inputs[COMPILE_INPUTS_MAX];   /* of nsbox_manifest_inputs(), "" for none */
 	char command[COMPILE_COMMAND_MAX]; /* command_args strings, each with its NUL */
 	unsigned char noexec[COMPILE_NOEXEC_MAX];
 };

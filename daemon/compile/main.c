@@ -110,6 +110,21 @@ static int put_entrypoint(const struct nsbox_manifest *m, const struct nsbox_pol
 	return put_command(&e, err);
 }
 
+static int put_inputs(const struct nsbox_manifest *m, struct nsbox_error *err)
+{
+	auto_free char *text = NULL;
+	int r = nsbox_manifest_inputs(m, &text, err);
+
+	if (r < 0)
+		return r;
+	if (strlen(text) >= sizeof(reply.inputs))
+		return nsbox_fail(err, NSBOX_E_LIMIT, 0,
+				  "/userConfig: secrets and parameters take more than %d bytes",
+				  COMPILE_INPUTS_MAX);
+	strcpy(reply.inputs, text);
+	return 0;
+}
+
 static int put_policy(const struct nsbox_policy *p, struct nsbox_error *err)
 {
 	size_t len = 0;
@@ -144,6 +159,8 @@ static int compile(int fd, int *ret_plan, struct nsbox_error *err)
 		r = nsbox_policy_resolve(m, &opt, &p, err);
 	if (r == 0 && (request.flags & COMPILE_ENTRYPOINT))
 		r = put_entrypoint(m, p, err);
+	if (r == 0)
+		r = put_inputs(m, err);
 	if (r == 0)
 		r = put_policy(p, err);
 	if (r == 0)

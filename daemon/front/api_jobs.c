@@ -260,6 +260,10 @@ static bool ask(struct front *f, struct http_request *rq, uint32_t kind, struct 
 		return false;
 	}
 	r = request_parse(body, a->size, kind, &a->spec, &err);
+	if (r == 0 && a->spec->without) {
+		http_set_body(rq, take_ptr(&a->spec->without));
+		body = http_body(rq, &a->size);
+	}
 	if (r == 0)
 		r = digest_hex(body, a->size, a->sha256, &err);
 	if (r < 0) {

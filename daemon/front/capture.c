@@ -38,6 +38,11 @@ static void keep(struct capture *c, const char *buf, size_t n)
 	c->len += want;
 }
 
+static void on_certain(void *ctx, const char *buf, size_t n)
+{
+	keep(ctx, buf, n);
+}
+
 static void stop(struct capture *c)
 {
 	loop_del(c->loop, &c->source);
@@ -52,7 +57,7 @@ static void drain(struct capture *c, int turns)
 		ssize_t n = read(c->fd, buf, sizeof(buf));
 
 		if (n > 0)
-			keep(c, buf, (size_t)n);
+			redact_feed(&c->redact, buf, (size_t)n, false, on_certain, c);
 		else if (n < 0 && errno == EINTR)
 			continue;
 		else if (n < 0 && errno == EAGAIN)
@@ -112,6 +117,7 @@ void capture_finish(struct capture *c)
 		return;
 	/* Bounded: as much as a pipe can hold, whoever still writes. */
 	drain(c, 32);
+	redact_feed(&c->redact, NULL, 0, true, on_certain, c);
 	stop(c);
 }
 
@@ -130,6 +136,7 @@ void capture_done(struct capture *c)
 {
 	if (c->loop)
 		stop(c);
+	redact_done(&c->redact);
 	free_ptr(&c->data);
 	*c = (struct capture){ .fd = -1 };
 }

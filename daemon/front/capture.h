@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/common/redact.h"
 #include "daemon/front/loop.h"
 
 struct capture {
@@ -22,7 +23,8 @@ struct capture {
 	void (*flood)(void *ctx); /* called once when `seen` passes flood_at */
 	void *ctx;
 	uint64_t flood_at;
-	bool failed; /* no memory for what came: counts as truncated */
+	struct redact redact; /* what is not to be kept */
+	bool failed;	      /* no memory for what came: counts as truncated */
 };
 
 /* A pipe; its write end goes to *ret_fd (the caller's). */

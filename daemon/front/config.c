@@ -203,6 +203,7 @@ static int take_tcp(struct json_reader *r, struct json_object *v, const struct j
 static const struct json_field config_fields[] = {
 	{ "socket",      take_chars,      AT(socket_path), .max = SPACE(socket_path) },
 	{ "tcp",         take_tcp },
+	{ "secrets",     take_path,       AT(secrets), .max = SPACE(secrets) },
 	{ "user",        take_chars,      AT(user), .max = SPACE(user) },
 	{ "allowUids",   take_uids,       AT(peers) },
 	{ "allowGids",   take_gids,       AT(peers) },

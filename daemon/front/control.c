@@ -24,6 +24,7 @@
 struct config {
 	struct front_options *opt;
 	struct tokens *tokens;
+	struct kept_secrets *kept;
 	int tcp_fd;
 };
 
@@ -31,6 +32,7 @@ static void config_done(struct config *c)
 {
 	free(c->opt);
 	free(c->tokens);
+	kept_free(c->kept);
 	close_fd(&c->tcp_fd);
 }
 
@@ -52,7 +54,7 @@ static int read_options(int fd, struct front_options **ret, struct nsbox_error *
 static int read_config(const struct order *o, int *fds, unsigned n, struct config *ret,
 		       struct nsbox_error *err)
 {
-	auto_close int tokens = -1;
+	auto_close int tokens = -1, secrets = -1;
 	unsigned at = 1;
 	int r;
 
@@ -65,9 +67,13 @@ static int read_config(const struct order *o, int *fds, unsigned n, struct confi
 		ret->tcp_fd = take_fd(&fds[at++]);
 	if (o->arg & ORDER_TOKENS)
 		tokens = take_fd(&fds[at++]);
+	if (o->arg & ORDER_SECRETS)
+		secrets = take_fd(&fds[at++]);
 	r = read_options(fds[0], &ret->opt, err);
 	if (r == 0 && tokens >= 0)
 		r = tokens_read(tokens, ret->opt->tokens, &ret->tokens, err);
+	if (r == 0 && secrets >= 0)
+		r = kept_read(secrets, ret->opt->secrets, &ret->kept, err);
 	wire_close_fds(fds, n);
 	return r;
 }
@@ -76,9 +82,12 @@ static void use(struct front *f, struct config *c)
 {
 	struct front_options *opt = f->opt;
 	struct tokens *tokens = f->tokens;
+	struct kept_secrets *kept = f->kept;
 
 	f->opt = take_ptr(&c->opt);
 	f->tokens = take_ptr(&c->tokens);
+	f->kept = take_ptr(&c->kept);
+	kept_free(kept);
 	free(opt);
 	free(tokens);
 }

@@ -107,6 +107,8 @@ int front_submit(struct front *f, const struct job_ident *ident, struct job_spec
 		return r;
 	}
 	j->spec = take_ptr(spec);
+	j->own = j->spec->own; /* the journal has none: it would be lost with the rest */
+	j->spec->own = (struct own_secrets){ 0 };
 	j->body = body;
 	f->asked_bytes += j->asked_bytes;
 	front_list_add(f, j);
@@ -146,6 +148,7 @@ void front_apply(struct front *f)
 	f->runners =
 		f->opt->runners ? f->opt->runners : 2 * (uint64_t)MAX(f->services.host.cpus, 1);
 	f->services.ceiling = f->opt->ceiling;
+	f->services.kept = f->kept;
 	/* Root may speak anyway, and so may whoever the service belongs to. The overflow id stands
 	 * for anyone from another user namespace, so it is never meant by this. */
 	if (f->owner != OVERFLOW_ID && f->opt->peers.n_uids < ARRAY_SIZE(f->opt->peers.uids))
@@ -339,6 +342,7 @@ static void tear_down(struct front *f)
 	loop_free(f->loop);
 	free(f->opt);
 	free(f->tokens);
+	kept_free(f->kept);
 }
 
 /*

@@ -47,6 +47,7 @@ struct front {
 	struct usage *usage;
 	struct front_options *opt; /* another after a reload */
 	struct tokens *tokens;	   /* NULL: no client over TCP */
+	struct kept_secrets *kept; /* the operator's, NULL: none */
 	int data_fd, order_fd;
 	struct loop_source *orders;
 	struct loop_timer drain;	/* the end of a runs' time, when the service is to end */

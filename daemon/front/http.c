@@ -138,6 +138,15 @@ const char *http_body(const struct http_request *rq, size_t *ret_len)
 	return rq->body ? rq->body : "";
 }
 
+void http_set_body(struct http_request *rq, char *text)
+{
+	if (rq->body)
+		explicit_bzero(rq->body, rq->cap);
+	free(rq->body);
+	rq->body = text;
+	rq->len = rq->cap = strlen(text);
+}
+
 char *http_take_body(struct http_request *rq)
 {
 	rq->len = rq->cap = 0;

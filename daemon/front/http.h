@@ -36,6 +36,8 @@ void http_run(struct http *h);
 const char *http_method(const struct http_request *rq);
 const char *http_path(const struct http_request *rq);
 const char *http_body(const struct http_request *rq, size_t *ret_len);
+/* Another in its place, malloc'd and taken; the old one is overwritten. */
+void http_set_body(struct http_request *rq, char *text);
 char *http_take_body(struct http_request *rq); /* the caller's to free; may be NULL */
 const char *http_header(const struct http_request *rq, const char *name); /* NULL: not there */
 /* The trace that the request is part of, as W3C Trace Context writes it; NULL: none. */

@@ -98,6 +98,7 @@ static void release(struct job *j)
 	free_ptr(&j->staged.manifest);
 	free_ptr(&j->plan);
 	free_ptr(&j->rules);
+	inputs_done(&j->inputs);
 	job_spec_free(take_ptr(&j->spec));
 }
 
@@ -107,6 +108,7 @@ void job_unref(struct job *j)
 		return;
 	release(j);
 	feed_done(&j->feed);
+	own_done(&j->own);
 	capture_done(&j->out); /* only here: a stream may still read it */
 	capture_done(&j->err);
 	free(j->workspace);
@@ -126,6 +128,24 @@ static int tell_spawn(struct job *j, uint32_t kind, uint32_t arg)
 	return link_send(j->sv->link, &q, NULL, 0, NULL);
 }
 
+/* A reply that is kept is kept without secrets; one that a caller waits for, as it wishes. */
+bool job_redacts(const struct job *j)
+{
+	return j->inputs.n_hidden > 0 && (!j->sync || (j->spec && j->spec->redact));
+}
+
+/* Files cannot be redacted and stay what they are. */
+static void hold_back(struct job *j)
+{
+	for (size_t i = 0; job_redacts(j) && i < j->outputs.n; i++) {
+		struct output_file *f = &j->outputs.files[i];
+
+		if (!f->note &&
+		    redact_finds(j->inputs.hidden, j->inputs.n_hidden, f->data, f->size))
+			f->note = (char *)"it holds a secret of the run";
+	}
+}
+
 /* The only way to JOB_FINISHED. */
 static void finish(struct job *j)
 {
@@ -142,9 +162,11 @@ static void finish(struct job *j)
 	j->finished_unix_ms = unix_ms();
 	if (!j->started_us)
 		j->started_us = j->finished_us;
+	hold_back(j);
 	job_make_reply(j);
 	job_make_receipt(j);
 	j->phase = JOB_FINISHED;
+	own_done(&j->own);
 	release(j);
 	j->sv->finished(j->sv->ctx, j);
 }
@@ -301,6 +323,11 @@ static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
 	j->out.flood = j->err.flood = on_flood;
 	j->out.grew = j->err.grew = on_grew;
 	j->out.ctx = j->err.ctx = j;
+	if (job_redacts(j)) {
+		const struct redact hide = { .hidden = j->inputs.hidden, .n = j->inputs.n_hidden };
+
+		j->out.redact = j->err.redact = hide; /* each with its own buffer */
+	}
 	j->out.flood_at = lim->stdout_max + FLOOD_BYTES;
 	j->err.flood_at = lim->stderr_max + FLOOD_BYTES;
 	if (j->spec->stdin_data.data) {
@@ -347,17 +374,36 @@ static const char **entry_argv(const struct compile_reply *p)
 	return argv;
 }
 
+/* Of the inputs, then of the request; the strings are borrowed. */
+static const char **joined_env(const struct job *j)
+{
+	char *const *lists[] = { j->inputs.env, j->spec->env };
+	size_t n = 0, at = 0;
+	const char **all;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		for (char *const *v = lists[i]; v && *v; v++)
+			n++;
+	all = calloc(n + 1, sizeof(*all));
+	for (size_t i = 0; all && i < ARRAY_SIZE(lists); i++)
+		for (char *const *v = lists[i]; v && *v; v++)
+			all[at++] = *v;
+	return all;
+}
+
 static int encode_exec(struct job *j, int *ret_fd, struct nsbox_error *err)
 {
-	auto_free const char **entry = NULL;
+	auto_free const char **entry = NULL, **env = joined_env(j);
 	const char *python[PYCALL_ARGV];
-	struct nsbox_exec ex = { .env = (const char *const *)j->spec->env,
+	struct nsbox_exec ex = { .env = env,
 				 .cwd = j->spec->cwd,
 				 .wall_ms = j->wall_ms,
 				 .tty = j->spec->tty,
 				 .tty_rows = 24,
 				 .tty_cols = 80 };
 
+	if (!env)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "the run's variables");
 	if (j->kind == JOB_PYTHON) {
 		memcpy(python, pycall_argv, sizeof(python));
 		if (j->spec->python.interpreter)
@@ -397,6 +443,37 @@ static int send_exec(struct job *j, const struct nsbox_io *io, struct nsbox_erro
 	return link_send(j->sv->link, &q, fds, n, err);
 }
 
+/* Parameters are keyword arguments that the request need not repeat. */
+static int add_parameters(struct job *j, struct nsbox_error *err)
+{
+	struct json_object *all = json_object_new_object();
+
+	if (!all)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "pass on parameters");
+	json_object_object_foreach (j->inputs.config, id, value)
+		json_object_object_add(all, id, json_object_get(value));
+	if (j->spec->params) {
+		json_object_object_foreach (j->spec->params, key, own)
+			json_object_object_add(all, key, json_object_get(own));
+	}
+	json_object_put(j->spec->params);
+	j->spec->params = all;
+	return 0;
+}
+
+/* Secrets and parameters: what the manifest asks for, from the request and from the operator. */
+static int settle(struct job *j, struct nsbox_error *err)
+{
+	int r = secrets_settle(j->sv->kept, j->workspace, j->plan->inputs, &j->own, j->spec->config,
+			       &j->inputs, err);
+
+	if (r == 0)
+		r = inputs_put_files(&j->inputs, &j->staged.fd, err);
+	if (r == 0 && j->kind == JOB_PYTHON && json_object_object_length(j->inputs.config))
+		r = add_parameters(j, err);
+	return r;
+}
+
 static int start_run(struct job *j, int plan_fd, struct nsbox_error *err)
 {
 	struct nsbox_io io = NSBOX_IO_NONE;
@@ -404,6 +481,8 @@ static int start_run(struct job *j, int plan_fd, struct nsbox_error *err)
 	int r;
 
 	r = read_plan(j, plan_fd, err);
+	if (r == 0)
+		r = settle(j, err);
 	if (r == 0)
 		r = make_io(j, &io, err);
 	if (r == 0 && j->kind == JOB_PYTHON) {

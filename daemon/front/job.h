@@ -14,6 +14,7 @@
 #include "daemon/front/outputs.h"
 #include "daemon/front/queue.h"
 #include "daemon/front/request.h"
+#include "daemon/front/secrets.h"
 #include "daemon/front/stage.h"
 
 struct job;
@@ -29,6 +30,7 @@ struct job_services {
 	const char *unpacker;
 	struct nsbox_host host;
 	struct nsbox_ceiling ceiling;
+	const struct kept_secrets *kept; /* the operator's, NULL: none */
 	/* The job is over: its reply is there. Called once per job; nobody else has heard of it. */
 	void (*finished)(void *ctx, struct job *job);
 	/* It started, or wrote something. */
@@ -88,6 +90,8 @@ struct job {
 	struct staged staged;
 	struct compile_reply *plan; /* what the compiler said */
 	uint64_t wall_ms;
+	struct own_secrets own; /* until its end */
+	struct inputs inputs;	/* what it gets of them, and of the operator's */
 	struct capture out, err, result;
 	struct feed feed; /* of an interactive one */
 	struct outputs outputs;
@@ -123,6 +127,8 @@ void job_refuse(struct job *j, const struct nsbox_error *why);
 void job_interrupt(struct job *j);
 /* Back to JOB_QUEUED, where nothing of it has run yet; false: too late. */
 bool job_give_back(struct job *j);
+/* Secrets are not to be in what is told of it. */
+bool job_redacts(const struct job *j);
 void job_event(struct job *j, struct nsbox_event *ev);
 
 struct journal_row;

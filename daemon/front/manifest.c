@@ -172,7 +172,8 @@ void manifest_locate(const struct job_spec *spec, struct nsbox_error *err)
 {
 	char rest[NSBOX_ERROR_MSG_MAX];
 
-	if (err->code != NSBOX_E_MANIFEST || err->msg[0] != '/')
+	if ((err->code != NSBOX_E_MANIFEST && err->code != NSBOX_E_UNSUPPORTED) ||
+	    err->msg[0] != '/')
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(wishes); i++) {
 		size_t n = strlen(wishes[i].manifest);

@@ -40,6 +40,7 @@ TEXT(state_dir, state_dir, ABSOLUTE)
 TEXT(libexec, libexec, ABSOLUTE)
 TEXT(data_dir, data_dir, ABSOLUTE)
 TEXT(tokens, tokens, ABSOLUTE)
+TEXT(secrets, secrets, ABSOLUTE)
 
 static int take_number(uint64_t *place, const char *text, uint64_t min, uint64_t max)
 {
@@ -163,6 +164,7 @@ static const struct {
 	{ "tcp",        "ADDRESS:PORT", on_tcp, "listen there too, for clients that have a token" },
 	{ "tcp-any-address", NULL, on_tcp_any, "also where that is no loopback address" },
 	{ "tokens",     "FILE", on_tokens,    "a line for each token: WORKSPACE TOKEN" },
+	{ "secrets",    "FILE", on_secrets,   "values for secrets of manifests, JSON" },
 	{ "ceiling",    "FILE", on_ceiling,   "what a run may have at most, JSON" },
 	{ "user",       "NAME", on_user,      "whom the unprivileged part runs as (as root: nsbox)" },
 	{ "allow-uid",  "N",    on_allow_uid, "a user who may use the service; may be repeated" },

@@ -71,7 +71,7 @@ int http_status_of(const struct nsbox_error *e)
 	/* clang-format off */
 	static const int status[NSBOX_E_CODE_MAX] = {
 		[NSBOX_E_INVALID] = 400,     [NSBOX_E_MANIFEST] = 400,
-		[NSBOX_E_UNSUPPORTED] = 503, [NSBOX_E_LIMIT] = 400,
+		[NSBOX_E_UNSUPPORTED] = 501, [NSBOX_E_LIMIT] = 400,
 		[NSBOX_E_NOMEM] = 503,
 	};
 	/* clang-format on */
@@ -244,6 +244,29 @@ int job_put_held(struct json_object *o, const struct job *j)
 
 /* ------------------------------------------------------------------ what came of it */
 
+static struct json_object *shown_value(const struct job *j, struct json_object *v)
+{
+	struct json_object *shown, *parsed;
+
+	if (!job_redacts(j))
+		return json_object_get(v);
+	/* It is kept as text, so that numbers come out as they went in. */
+	parsed = json_tokener_parse(json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN));
+	shown = redact_json(j->inputs.hidden, j->inputs.n_hidden, parsed);
+	json_object_put(parsed);
+	return shown ? shown : json_object_new_string("***");
+}
+
+static int put_shown(struct json_object *o, const char *key, const struct job *j, const char *text)
+{
+	size_t len = 0;
+	auto_free char *shown = job_redacts(j) ? redact_text(j->inputs.hidden, j->inputs.n_hidden,
+							     text, strlen(text), &len)
+					       : NULL;
+
+	return json_put_text(o, key, shown ? shown : job_redacts(j) ? "" : text);
+}
+
 static int put_outcome(struct json_object *reply, const struct job *j)
 {
 	struct pycall_outcome o = { 0 };
@@ -267,11 +290,11 @@ static int put_outcome(struct json_object *reply, const struct job *j)
 			 j->err.len, &o, &err);
 	if (r == 0) {
 		json_put_u64(reply, "code", (uint64_t)o.code);
-		r = o.data ? json_put(reply, "data", json_object_get(o.data))
+		r = o.data ? json_put(reply, "data", shown_value(j, o.data))
 			   : put_null(reply, "data");
 	}
 	if (r == 0)
-		r = json_put_text(reply, "msg", o.msg);
+		r = put_shown(reply, "msg", j, o.msg);
 	pycall_outcome_done(&o);
 	return r;
 }

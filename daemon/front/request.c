@@ -195,6 +195,36 @@ static int take_env(struct json_reader *r, struct json_object *v, const struct j
 	return 0;
 }
 
+/* {"NAME": "value"} */
+static int take_secrets(struct json_reader *r, struct json_object *v, const struct json_field *f,
+			void *dst)
+{
+	struct own_secrets *own = TARGET(struct own_secrets);
+
+	if (!json_object_is_type(v, json_type_object))
+		return json_fail(r, "expected an object, found %s", json_type_text(v));
+	if (json_object_object_length(v) > INPUTS_GIVEN_MAX)
+		return json_fail(r, "has more than %d entries", INPUTS_GIVEN_MAX);
+	own->v = calloc((size_t)json_object_object_length(v) + 1, sizeof(*own->v));
+	if (!own->v)
+		return json_nomem(r);
+	json_object_object_foreach (v, name, value) {
+		size_t mark = json_enter(r, name), len;
+		const char *s = json_string(r, value);
+
+		if (!s)
+			return -EINVAL;
+		len = (size_t)json_object_get_string_len(value);
+		if (len > INPUT_VALUE_MAX)
+			return json_fail(r, "has more than %d bytes", INPUT_VALUE_MAX);
+		if (input_set(&own->v[own->n], name, s, len) < 0)
+			return json_nomem(r);
+		own->n++;
+		json_leave(r, mark);
+	}
+	return 0;
+}
+
 /* Arguments, unlike other lists, may be empty and long. */
 static int take_argv(struct json_reader *r, struct json_object *v, const struct json_field *f,
 		     void *dst)
@@ -420,6 +450,9 @@ static int take_compat(struct json_reader *r, struct json_object *v, const struc
 	{ "archive_base64",  take_base64,       AT(archive), .nullable = true },                  \
 	{ "outputs",         json_take_strings, AT(outputs), .max = 16, .nullable = true },       \
 	{ "env",             take_env,          AT(env), .nullable = true },                      \
+	{ "secrets",         take_secrets,      AT(own), .nullable = true },                      \
+	{ "user_config",     json_take_object,  AT(config), .nullable = true },                   \
+	{ "redact",          json_take_bool,    AT(redact) },                                     \
 	{ "cwd",             json_take_string,  AT(cwd), .min = 1, .max = 255, .nullable = true }, \
 	{ "operator",        json_take_bool,    AT(as_operator) },                                   \
 	{ "priority",        json_take_choice,  AT(priority), .choices = job_priority_names },    \
@@ -554,6 +587,18 @@ static int read_spec(struct json_object *v, uint32_t kind, struct job_spec *s,
 	return check(&r, s);
 }
 
+/* What may be kept of a request that brought secrets. */
+static int leave_out(struct json_object *v, struct job_spec *s, struct nsbox_error *err)
+{
+	const char *text;
+
+	json_object_object_del(v, "secrets");
+	text = json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN |
+							 JSON_C_TO_STRING_NOSLASHESCAPE);
+	s->without = text ? strdup(text) : NULL;
+	return s->without ? 0 : nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read a request");
+}
+
 int request_parse(const char *body, size_t len, uint32_t kind, struct job_spec **ret,
 		  struct nsbox_error *err)
 {
@@ -571,6 +616,8 @@ int request_parse(const char *body, size_t len, uint32_t kind, struct job_spec *
 	r = json_strict_parse(body, len, &lim, &v, err);
 	if (r == 0)
 		r = read_spec(v, kind, s, err);
+	if (r == 0 && s->own.n)
+		r = leave_out(v, s, err);
 	json_object_put(v);
 	if (r < 0) {
 		job_spec_free(s);
@@ -603,6 +650,9 @@ void job_spec_free(struct job_spec *s)
 	json_strings_free(s->argv);
 	json_object_put(s->manifest);
 	json_object_put(s->params);
+	json_object_put(s->config);
+	own_done(&s->own);
+	free(s->without);
 	free(s->stdin_data.data);
 	free(s->workspace_id);
 	free(s->trace_id);

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/front/secrets.h"
+
 #define REQUEST_BODY_MAX (UINT64_C(80) << 20)
 
 struct json_object;
@@ -40,8 +42,12 @@ struct job_spec {
 	struct spec_file *files;
 	size_t n_files;
 	struct bytes archive;
-	char **outputs;	       /* NULL-terminated, NULL for none */
-	char **env;	       /* "NAME=value", NULL-terminated, NULL for none */
+	char **outputs;		    /* NULL-terminated, NULL for none */
+	char **env;		    /* "NAME=value", NULL-terminated, NULL for none */
+	struct own_secrets own;	    /* values of secrets and sensitive parameters */
+	struct json_object *config; /* values of other parameters, NULL: none */
+	char *without;		    /* the request without its secrets; NULL: it had none */
+	bool redact;
 	bool tty, as_operator; /* as_operator: the caller vouches for raw system call names */
 	bool interactive;      /* events at once, standard input as it comes */
 	/* Python function */

@@ -11,6 +11,7 @@
 #include "daemon/common/text.h"
 #include "nsbox/cli/ask.h"
 #include "nsbox/cli/cli.h"
+#include "nsbox/cli/inputs.h"
 #include "nsbox/cli/pack.h"
 #include "nsbox/util.h"
 #include "policy/json_strict.h"
@@ -22,8 +23,9 @@ struct job_options {
 		*workspace, *input;
 	const char *env[ENVS_MAX + 1];
 	unsigned envs;
+	struct cli_inputs inputs;
 	double timeout;
-	bool json;
+	bool json, redact;
 };
 
 #define SETTER(field)                                                                              \
@@ -66,6 +68,22 @@ static int set_env(void *ctx, const char *v)
 	return 0;
 }
 
+static int set_secret(void *ctx, const char *v)
+{
+	return cli_secret(&((struct job_options *)ctx)->inputs, v);
+}
+
+static int set_config(void *ctx, const char *v)
+{
+	return cli_config(&((struct job_options *)ctx)->inputs, v);
+}
+
+static int set_redact(void *ctx, const char *v)
+{
+	((struct job_options *)ctx)->redact = true;
+	return 0;
+}
+
 static int set_json(void *ctx, const char *v)
 {
 	((struct job_options *)ctx)->json = true;
@@ -95,6 +113,9 @@ static const struct option_row submit_rows[] = {
 	{ "stdin", 'i', "FILE", "what it reads on standard input, - for ours (default: nothing)",
 	  set_input },
 	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },
+	SECRET_ROW(set_secret),
+	CONFIG_ROW(set_config),
+	{ "redact", 0, NULL, "show no value of a secret in its output", set_redact },
 	{ "cwd", 'C', "DIR", "working directory inside", set_cwd },
 	{ "workspace", 'w', "ID", "whose turn in the queue it takes", set_workspace },
 	{ "timeout", 't', "SECONDS", "end it after so long", set_timeout },
@@ -203,6 +224,39 @@ static void add_env(struct json_object *body, const struct job_options *o)
 	json_object_object_add(body, "env", env);
 }
 
+/* The daemon's parameters have types: what reads as a number or a truth is sent as such. */
+static struct json_object *typed(const char *text)
+{
+	const struct json_limits lim = { .max_size = INPUT_VALUE_MAX,
+					 .max_depth = 1,
+					 .code = NSBOX_E_INVALID };
+	struct json_object *v = NULL;
+
+	if (json_strict_parse(text, strlen(text), &lim, &v, NULL) == 0 && v &&
+	    !json_object_is_type(v, json_type_string))
+		return v;
+	json_object_put(v);
+	return json_object_new_string(text);
+}
+
+static void add_inputs(struct json_object *body, const struct job_options *o)
+{
+	struct json_object *secrets = json_object_new_object(), *config = json_object_new_object();
+
+	for (size_t i = 0; i < o->inputs.n_secrets; i++)
+		json_object_object_add(secrets, o->inputs.secrets[i].name,
+				       json_object_new_string_len(o->inputs.secrets[i].value,
+								  (int)o->inputs.secrets[i].len));
+	if (o->inputs.config) {
+		json_object_object_foreach (o->inputs.config, id, value)
+			json_object_object_add(config, id, typed(json_object_get_string(value)));
+	}
+	json_object_object_add(body, "secrets", secrets);
+	json_object_object_add(body, "user_config", config);
+	if (o->redact)
+		json_object_object_add(body, "redact", json_object_new_boolean(true));
+}
+
 static int add_skill(struct json_object *o, const struct job_options *opt)
 {
 	struct json_object *skill = json_object_new_object();
@@ -251,6 +305,7 @@ static int build(const struct job_options *o, char **argv, bool wait, struct jso
 	}
 	if (r == 0 && o->input)
 		r = add_stdin(body, o->input);
+	add_inputs(body, o);
 	if (o->envs)
 		add_env(body, o);
 	if (r == 0 && *argv) {
@@ -333,6 +388,7 @@ static int submit(int argc, char **argv, const char *usage, bool wait)
 	}
 	answer_done(&a);
 	json_object_put(body);
+	cli_inputs_done(&o.inputs);
 	return r;
 }
 

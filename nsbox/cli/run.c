@@ -209,6 +209,32 @@ static int load_params(struct run *c, struct nsbox_error *err)
 	return 0;
 }
 
+/* Secrets and parameters: what the manifest asks for, from the command line. */
+static int settle_inputs(struct run *c, struct nsbox_error *err)
+{
+	const struct cli_inputs *in = &c->opt->inputs;
+	const struct inputs_given given = { .secrets = (struct input *)in->secrets,
+					    .n_secrets = in->n_secrets,
+					    .config = in->config,
+					    .config_is_text = true,
+					    .at_secrets = "--secret ",
+					    .at_config = "--config " };
+	auto_free char *described = NULL;
+	int r = nsbox_manifest_inputs(c->manifest, &described, err);
+
+	return r == 0 ? inputs_settle(described, &given, &c->inputs, err) : r;
+}
+
+/* They are keyword arguments that --params need not repeat. */
+static int add_parameters(struct run *c, struct nsbox_error *err)
+{
+	json_object_object_foreach (c->inputs.config, id, value)
+		if (!json_object_object_get_ex(c->params, id, NULL) &&
+		    json_object_object_add(c->params, id, json_object_get(value)) < 0)
+			return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "pass on parameters");
+	return 0;
+}
+
 static int make_call(struct run *c, struct nsbox_error *err)
 {
 	size_t len;
@@ -216,6 +242,8 @@ static int make_call(struct run *c, struct nsbox_error *err)
 
 	if (r == 0)
 		r = load_params(c, err);
+	if (r == 0)
+		r = add_parameters(c, err);
 	if (r < 0)
 		return r;
 	if (strlen(c->code) != len)
@@ -361,6 +389,7 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 	struct nsbox_exec ex = {
 		.argv = c->argv, .cwd = c->cwd, .wall_ms = c->wall_ms, .tty = c->relay.tty
 	};
+	auto_free const char **all = NULL;
 	struct nsbox_io io;
 	int r = connect_stdio(c, t, err);
 
@@ -371,7 +400,10 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 	c->env = run_env(c->policy, c->opt->env);
 	if (!c->env)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make the environment");
-	ex.env = (const char *const *)c->env;
+	all = joined((const char *const *)c->inputs.env, c->env);
+	if (!all)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make the environment");
+	ex.env = all;
 	c->relay.sb = c->sb;
 	io = (struct nsbox_io){ t->in, t->out, t->err, c->request, t->result };
 	return nsbox_sandbox_exec(c->sb, &ex, &io, NULL, err);
@@ -507,6 +539,7 @@ void run_done(struct run *c)
 	free(c->code);
 	free(c->cwd);
 	run_env_free(c->env);
+	inputs_done(&c->inputs);
 	close_fd(&c->files);
 	close_fd(&c->request);
 	nsbox_root_free(c->root);
@@ -528,9 +561,13 @@ int run_execute(struct run *c, struct nsbox_error *err)
 	int r = make_policy(c, err);
 
 	if (r == 0)
+		r = settle_inputs(c, err);
+	if (r == 0)
 		r = choose_program(c, err);
 	if (r == 0)
 		r = run_make_files(c, err);
+	if (r == 0)
+		r = inputs_put_files(&c->inputs, &c->files, err);
 	if (r == 0)
 		r = run_it(c, err);
 	if (r == 0)
@@ -579,5 +616,8 @@ int cmd_run(int argc, char **argv)
 	struct run_options opt;
 	int r = run_parse(argc, argv, &opt);
 
-	return r >= 0 ? r : run_main(&opt, false);
+	if (r < 0)
+		r = run_main(&opt, false);
+	cli_inputs_done(&opt.inputs);
+	return r;
 }

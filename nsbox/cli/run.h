@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "daemon/common/pycall.h"
+#include "nsbox/cli/inputs.h"
 
 struct json_object;
 
@@ -23,6 +24,7 @@ struct run_options {
 	const char *collect[17];
 	const char *env[RUN_LIST_MAX + 1];
 	unsigned puts, collects, envs;
+	struct cli_inputs inputs;
 	uint64_t timeout_ms;
 	int tty; /* -1: where stdin and stdout are terminals */
 	bool verbose;
@@ -80,6 +82,7 @@ struct run {
 	char *cwd;	     /* inside; NULL: the plan's */
 	const char *const *argv;
 	char **env;
+	struct inputs inputs;
 	bool no_stdin;	   /* the entry point reads none */
 	bool capture;	   /* output is kept in relay.kept_* and goes nowhere */
 	bool choose_entry; /* argv are arguments of the entry point, as after --entry */

@@ -63,6 +63,16 @@ static int set_env(void *ctx, const char *v)
 	return append(o->env, &o->envs, RUN_LIST_MAX, v, "env");
 }
 
+static int set_secret(void *ctx, const char *v)
+{
+	return cli_secret(&((struct run_options *)ctx)->inputs, v);
+}
+
+static int set_config(void *ctx, const char *v)
+{
+	return cli_config(&((struct run_options *)ctx)->inputs, v);
+}
+
 static int set_timeout(void *ctx, const char *v)
 {
 	struct run_options *o = ctx;
@@ -110,6 +120,8 @@ static const struct option_row rows[] = {
 	  "an output, besides those of the manifest (** across directories)", set_collect },
 	{ "result", 'r', "FILE", "write a report as JSON (- for standard output)", set_result },
 	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },
+	SECRET_ROW(set_secret),
+	CONFIG_ROW(set_config),
 	{ "cwd", 'C', "DIR", "working directory inside (default: /workspace, or the skill)",
 	  set_cwd },
 	{ "timeout", 't', "SECONDS", "end it after so long (at most the policy's limit)",

@@ -42,6 +42,14 @@ struct nsbox_entrypoint {
 int nsbox_manifest_entrypoint(const struct nsbox_manifest *m, const char *id,
 			      struct nsbox_entrypoint *ret, struct nsbox_error *err);
 
+/*
+ * Which secrets and parameters (userConfig) a run of this manifest takes, as JSON: {"secrets":
+ * [{name, source, inject, optional}], "userConfig": {ID: {type, required, sensitive, default, enum,
+ * min, max}}}. Values are the caller's business: a policy and its plan hold none. Of a secret with
+ * inject "file" the run expects /run/secrets/NAME. *ret is malloc'd.
+ */
+int nsbox_manifest_inputs(const struct nsbox_manifest *m, char **ret, struct nsbox_error *err);
+
 enum nsbox_allowance { NSBOX_ALLOWANCE_UNSET, NSBOX_ALLOWANCE_NO, NSBOX_ALLOWANCE_YES };
 enum nsbox_reach { NSBOX_REACH_UNSET, NSBOX_REACH_NONE, NSBOX_REACH_ALLOWLIST, NSBOX_REACH_OPEN };
 
@@ -91,7 +99,7 @@ const char *const *nsbox_policy_env_pass(const struct nsbox_policy *p);
 
 /*
  * A sealed memfd for nsbox_plan_open(). A policy can be resolved and explained that asks for what
- * this version has no enforcement for (egress, secrets, sessions, ...); it has no plan:
+ * this version has no enforcement for (see "later" in skill.json(5)); it has no plan:
  * NSBOX_E_UNSUPPORTED, with the JSON pointer of the first such wish.
  */
 int nsbox_policy_compile(const struct nsbox_policy *p, int *ret_plan_fd, struct nsbox_error *err);
