@@ -413,7 +413,12 @@ static int scan_localtime(struct scan *sc)
 	return add(sc, SOURCE_FILE, "etc/localtime", real, &st, 0);
 }
 
-int sources_scan(struct sources *ret, struct nsbox_error *err)
+static int add_shown(void *ctx, const char *path)
+{
+	return add(ctx, SOURCE_BIND, path + 1, path, NULL, BIND_FLAGS);
+}
+
+int sources_scan(const struct state_dir *state, struct sources *ret, struct nsbox_error *err)
 {
 	struct sources out = { 0 };
 	auto_close int root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -425,6 +430,8 @@ int sources_scan(struct sources *ret, struct nsbox_error *err)
 	r = scan_merged(&sc);
 	if (r == 0)
 		r = scan_binds(&sc);
+	if (r == 0)
+		r = host_paths_each(state, add_shown, &sc, err);
 	if (r == 0)
 		r = scan_localtime(&sc);
 	if (r == 0)

@@ -62,11 +62,16 @@ struct sources {
 };
 
 /* Parents come before what is in them; the order depends on names alone. */
-int sources_scan(struct sources *ret, struct nsbox_error *err);
+int sources_scan(const struct state_dir *state, struct sources *ret, struct nsbox_error *err);
 void sources_done(struct sources *s);
 void sources_hash(const struct sources *s, struct hash128 *h);
 /* The root blob: the skeleton as the only lower layer, then the binds. */
 int host_image_blob(const struct sources *s, const char *skeleton, void **ret, size_t *ret_len,
+		    struct nsbox_error *err);
+
+/* ---- host_paths.c: directories below /opt that the operator shows besides */
+typedef int host_path_fn(void *ctx, const char *path);
+int host_paths_each(const struct state_dir *state, host_path_fn *fn, void *ctx,
 		    struct nsbox_error *err);
 
 /* ---- skeleton.c */

@@ -26,7 +26,7 @@ static int prepare_host_once(const struct state_dir *state, struct nsbox_root *r
 {
 	struct sources src = { 0 };
 	size_t len = 0;
-	int r = sources_scan(&src, err);
+	int r = sources_scan(state, &src, err);
 
 	if (r == 0)
 		r = skeleton_ensure(state, &src, &root->skeleton, err);

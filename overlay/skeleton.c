@@ -60,7 +60,8 @@ static int look(int dir_fd, const char *name, struct nsbox_error *err)
 }
 
 /* The caller holds the maker's lock. */
-static int make(int dir_fd, const char *name, const struct sources *src, struct nsbox_error *err)
+static int make(const struct state_dir *state, int dir_fd, const char *name,
+		const struct sources *src, struct nsbox_error *err)
 {
 	struct sources again = { 0 };
 	char now[HASH128_TEXT];
@@ -74,7 +75,7 @@ static int make(int dir_fd, const char *name, const struct sources *src, struct 
 		r = skeleton_build(fd, src, err);
 	/* Sources that changed while they were copied would hide behind the old hash. */
 	if (r == 0)
-		r = sources_scan(&again, err);
+		r = sources_scan(state, &again, err);
 	if (r == 0)
 		r = hash_name(&again, now, err);
 	sources_done(&again);
@@ -131,7 +132,8 @@ static void remove_unused(int dir_fd)
 }
 
 /* Take or make the skeleton called `name`; the lock on it is already held. */
-static int take(int dir_fd, const char *name, const struct sources *src, struct nsbox_error *err)
+static int take(const struct state_dir *state, int dir_fd, const char *name,
+		const struct sources *src, struct nsbox_error *err)
 {
 	auto_close int maker = -1;
 	int r = look(dir_fd, name, err);
@@ -144,7 +146,7 @@ static int take(int dir_fd, const char *name, const struct sources *src, struct 
 	r = look(dir_fd, name, err); /* another process may have made it while this one waited */
 	if (r)
 		return MIN(r, 0);
-	r = make(dir_fd, name, src, err);
+	r = make(state, dir_fd, name, src, err);
 	if (r == 0)
 		remove_unused(dir_fd);
 	return r;
@@ -169,7 +171,7 @@ int skeleton_ensure(const struct state_dir *state, const struct sources *src, st
 		return r;
 	futimens(lock_fd,
 		 NULL); /* the last use; where it fails the skeleton is only removed sooner */
-	r = take(dir_fd, name, src, err);
+	r = take(state, dir_fd, name, src, err);
 	if (r < 0)
 		return r;
 	size = strlen(state->path) + sizeof("/skeleton/") + sizeof(name);

@@ -101,6 +101,54 @@ static void join(char *buf, const char *dir, const char *name)
 	ck_assert_int_lt(snprintf(buf, PATH_MAX, "%s/%s", dir, name), PATH_MAX);
 }
 
+/* ------------------------------------------------------------------ host.paths */
+
+static void write_paths(const char *text, mode_t mode)
+{
+	char path[PATH_MAX];
+	FILE *f;
+
+	join(path, state, "host.paths");
+	unlink(path);
+	nsbox_root_free(prepare()); /* makes the state directory */
+	f = fopen(path, "w");
+	ck_assert_ptr_nonnull(f);
+	fputs(text, f);
+	fclose(f);
+	ck_assert_int_eq(chmod(path, mode), 0);
+}
+
+/* What is shown besides is tried where there is an /opt to fill: tests/e2e/maxkb-kits.t. */
+START_TEST(test_host_paths)
+{
+	static const struct {
+		const char *text;
+		mode_t mode;
+		const char *why;
+	} rows[] = {
+		{ "/etc\n", 0644, "not a plain path below /opt" },
+		{ "/opt/../etc\n", 0644, "not a plain path" },
+		{ "/opt/a/\n", 0644, "not a plain path" },
+		{ "/opt//a\n", 0644, "not a plain path" },
+		{ "/opt/nsbox\n", 0644, "nsbox has its own files" },
+		{ "/opt/not-there-at-all\n", 0644, "No such file" },
+		{ "", 0666, "only its owner can change" },
+	};
+
+	become(_i);
+	write_paths("# a comment\n\n", 0644);
+	nsbox_root_free(prepare());
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *msg;
+
+		write_paths(rows[i].text, rows[i].mode);
+		msg = refusal(state);
+		ck_assert_msg(strstr(msg, rows[i].why) && strstr(msg, "host.paths"), "%s: %s",
+			      rows[i].text, msg);
+	}
+}
+END_TEST
+
 /* ------------------------------------------------------------------ what it is */
 
 START_TEST(test_mounts)
@@ -480,6 +528,7 @@ int main(void)
 	suite_add_tcase(s, tc);
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(tc, test_host_paths, 0, identities());
 	tcase_add_loop_test(tc, test_mounts, 0, identities());
 	tcase_add_loop_test(tc, test_modes, 0, identities());
 	tcase_add_test(tc, test_contents);
