@@ -301,7 +301,7 @@ LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COM
 		$(SELFTEST_SRC) $(PROBE_SRC) $(MUTANT_SRC)
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)
-LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
+LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run maxkb/kits/* tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
 LINT_PY   := $(wildcard maxkb/*/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py)
 MAN       := $(wildcard docs/*.[1-8])
 
@@ -367,7 +367,10 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	$(Q)$(INSTALL) -m 644 nsbox/include/nsbox/*.h $(D)$(INCLUDEDIR)/nsbox/
 	$(Q)$(INSTALL) -d $(D)$(MAXKBDIR)/nsbox_maxkb
 	$(Q)$(INSTALL) -m 644 maxkb/nsbox_maxkb/*.py $(D)$(MAXKBDIR)/nsbox_maxkb/
-	$(Q)sed 's|@DIR@|$(MAXKBDIR)|' maxkb/nsbox_maxkb.pth.in >$(D)$(MAXKBDIR)/nsbox_maxkb.pth
+	$(Q)$(INSTALL) -d $(D)$(MAXKBDIR)/kits
+	$(Q)$(INSTALL) -m 644 maxkb/nsbox_maxkb.pth.in $(D)$(MAXKBDIR)/
+	$(Q)$(INSTALL) -m 644 maxkb/kits/*.yaml maxkb/kits/*.json $(D)$(MAXKBDIR)/kits/
+	$(Q)$(INSTALL) -m 755 maxkb/kits/*.sh $(D)$(MAXKBDIR)/kits/
 	$(Q)for page in $(MAN); do $(INSTALL) -m 644 $$page $(D)$(MANDIR)/man$${page##*.}/; done
 	$(Q)$(INSTALL) -d $(D)$(UNITDIR) $(D)$(TMPFILESDIR) $(D)$(SYSUSERSDIR) $(D)$(SYSCONFDIR)/nsbox
 	$(Q)for unit in nsboxd.service nsboxd.socket; do \

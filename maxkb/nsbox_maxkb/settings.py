@@ -123,6 +123,7 @@ class Settings:
         self.image = reader.raw("NSBOX_IMAGE")
         self.python = reader.raw("NSBOX_PYTHON") or sys.executable
         self.path = package_paths(reader)
+        self.home = reader.raw("SANDBOX_HOME") or "/opt/maxkb-app/sandbox"
         self.compat = [*COMPAT_ALWAYS, *reader.words("NSBOX_COMPAT", COMPAT_CHOICES)]
         self.subprocess = reader.raw("SANDBOX_PYTHON_ALLOW_SUBPROCESS") != "0"
         self.seconds = reader.number("SANDBOX_PYTHON_PROCESS_LIMIT_TIMEOUT_SECONDS", 3600, 1)

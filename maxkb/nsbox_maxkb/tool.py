@@ -135,11 +135,28 @@ def as_server(config, settings):
     return config
 
 
+# ---------------------------------------------------------------- packages
+
+def open_up(settings):
+    """MaxKB closes the directory of its sandbox, with the packages in it, to all but root's group. In a
+    run nobody is of that group: others may read again what is shown to tools anyway."""
+    home = os.path.join(settings.home, "")
+    for top in settings.path:
+        if not os.path.normpath(top).startswith(home) or not os.path.isdir(top) or os.stat(top).st_mode & 0o005 == 0o005:
+            continue
+        for where, _, names in os.walk(top):
+            for path in (where, *(os.path.join(where, name) for name in names)):
+                if not os.path.islink(path):
+                    mode = os.stat(path).st_mode & 0o7777
+                    os.chmod(path, mode | (mode >> 3 & 0o005))
+
+
 # ---------------------------------------------------------------- patch
 
 def patch(module, settings):
     cls = getattr(module, CLASS)
     executor = Executor(module, settings)
+    open_up(settings)
     describe = cls.get_tool_mcp_config
 
     def exec_code(self, code_str, keywords, function_name=None):

@@ -15,7 +15,8 @@ import sys
 import threading
 import uuid
 
-site.addsitedir(sys.argv[1])
+if sys.argv[1] != "-":  # else it is installed where this Python looks itself
+    site.addsitedir(sys.argv[1])
 sys.path[:0] = sys.argv[2:]
 # pylint: disable=wrong-import-position,import-error
 from common.utils import tool_code

@@ -39,14 +39,18 @@ def sourceless(source, place):
 class MaxKB:
     """A process with the stand-ins; variables are given without MAXKB_."""
 
-    def __init__(self, site, apps=os.path.join(STANDINS, "apps"), python=sys.executable, before=(),
+    def __init__(self, site, apps=os.path.join(STANDINS, "apps"), python=sys.executable, start=None,
                  **variables):
-        env = {key: value for key, value in os.environ.items() if not key.startswith("MAXKB_")}
-        env.update(("MAXKB_" + key, str(value)) for key, value in variables.items())
-        self.process = subprocess.Popen(
-            [*before, python, os.path.join(STANDINS, "driver.py"), site, apps],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True,
-            encoding="utf-8")
+        """start(argv, env, **how): something else than a Popen on this machine."""
+        variables = {"MAXKB_" + key: str(value) for key, value in variables.items()}
+        argv = [python, os.path.join(STANDINS, "driver.py"), site, apps]
+        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True,
+               "encoding": "utf-8"}
+        if start:
+            self.process = start(argv, variables, **how)
+        else:
+            env = {key: value for key, value in os.environ.items() if not key.startswith("MAXKB_")}
+            self.process = subprocess.Popen(argv, env=dict(env, **variables), **how)
 
     def tell(self, order):
         self.process.stdin.write(json.dumps(order) + "\n")

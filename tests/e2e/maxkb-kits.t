@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The kits of docs/maxkb.md in containers as Docker starts them (tests/support/nsboxtest/docker.py): the
+service outside, the service inside, and what becomes of it without each thing that a kit asks for."""
+
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+# pylint: disable=wrong-import-position
+from nsboxtest import docker, leftovers, maxkb, paths, service, tap
+from nsboxtest.golden import GOLDEN
+
+KITS = os.path.join(paths.ROOT, "maxkb", "kits")
+INIT = "/opt/maxkb/local/init-shells/10-nsbox.sh"
+PY3 = "/opt/py3/bin/python3"
+place = paths.scratch("nsbox-maxkb-kits-")
+count = 0
+
+
+def fresh(name):
+    global count
+    count += 1
+    path = os.path.join(place, "%s-%d" % (name, count))
+    os.makedirs(path)
+    return path
+
+
+def virtual_environment():
+    """As MaxKB has one, with a module that /usr lacks."""
+    path = fresh("py3")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", path], check=True)
+    packages = os.path.join(path, "lib", os.listdir(os.path.join(path, "lib"))[0], "site-packages")
+    with open(os.path.join(packages, "only_in_py3.py"), "w", encoding="ascii") as f:
+        f.write("ANSWER = 42\n")
+    return path
+
+
+def volumes(*more):
+    """What every kit has: MaxKB's Python and the script in its place."""
+    return [(virtual_environment(), "/opt/py3", ["rbind", "rw"]),
+            (os.path.join(KITS, "10-nsbox.sh"), INIT, ["rbind", "ro"]), *more]
+
+
+def start_in(container):
+    """MaxKB's start: the scripts first, then the server, which the driver stands for."""
+    def start(argv, env, **how):
+        script = "bash %s; exec %s" % (INIT, " ".join("'%s'" % word for word in argv))
+        return container.start(["bash", "-c", script], env, **how)
+
+    return start
+
+
+def golden(t, server, kit, step=1):
+    wrong = []
+    for name, code, keywords, more, good in GOLDEN[::step]:
+        answer = server.call(code, keywords, **more)
+        if not good(answer):
+            wrong.append("%s: %s" % (name, str(answer)[:300]))
+    t.ok(not wrong, "%s: golden outcomes" % kit, "\n".join(wrong))
+
+
+def test_outside(t):
+    """Kit c: the stock container, the socket and the package on volumes."""
+    with service.Daemon() as daemon:
+        box = docker.Container(fresh("box"), docker.default(), volumes(
+            (daemon.dir, "/run/nsbox", ["rbind", "rw"]), (maxkb.PACKAGE, "/opt/nsbox-maxkb", ["rbind", "ro"])))
+        with maxkb.MaxKB("-", python=PY3, start=start_in(box), NSBOX_PYTHON="/usr/bin/python3",
+                         NSBOX_SOCKET="/run/nsbox/nsbox.sock") as server:
+            golden(t, server, "service outside", 5)
+            answer = server.call("import os\ndef f(): return os.path.exists('/opt/maxkb')")
+            t.equal(answer, {"value": False}, "service outside: nothing of the container is in a run")
+            said = server.end()
+        t.ok("run in nsbox, by the service at /run/nsbox/nsbox.sock" in said, "service outside: the log says so", said)
+
+
+def bundle():
+    """With the libraries that it needs, as it is put on MaxKB's volume."""
+    path = fresh("bundle")
+    # An ordinary checkout may be built already; a copy for tests has no objects to build from.
+    env = dict(os.environ, BUNDLE_MAKE_ARGS="-o all -o build/%s/libnsbox.so.0" % paths.VARIANT)
+    subprocess.run([os.path.join(KITS, "bundle"), path], check=True, env=env, stdout=subprocess.DEVNULL)
+    return path
+
+
+def box_with(bundle_dir, profile, unmasked=False):
+    return docker.Container(fresh("box"), profile, volumes((bundle_dir, "/opt/maxkb/local/nsbox", ["rbind", "rw"])),
+                            unmasked=unmasked)
+
+
+def test_inside(t):
+    """Kit b: the service in the container, which has the shipped profile."""
+    with maxkb.MaxKB("-", python=PY3, start=start_in(box_with(bundle(), docker.shipped()))) as server:
+        golden(t, server, "service inside")
+        answer = server.call("import only_in_py3, sys\ndef f(): return [only_in_py3.ANSWER, sys.executable]")
+        t.equal(answer, {"value": [42, PY3]}, "service inside: tools have MaxKB's own Python and packages")
+        answer = server.call("import os\ndef f(): return sorted(os.listdir('/opt'))")
+        t.equal(answer, {"value": ["nsbox", "py3"]}, "service inside: and no other part of /opt")
+        answer = server.call("def f():\n open('/opt/py3/x', 'w')")
+        t.ok("Read-only file system" in answer.get("error", ""), "service inside: which they cannot change", str(answer))
+        said = server.end()
+    t.ok("run in nsbox, by the service at" in said and "NOT READY" not in said, "service inside: the log says so", said)
+
+
+def test_stock(t):
+    """Kit b without its profile: refused, with what is missing."""
+    with maxkb.MaxKB("-", python=PY3, start=start_in(box_with(bundle(), docker.default()))) as server:
+        answer = server.call("def f(): return 1")
+    t.ok("nsbox did not run the tool" in answer.get("error", "") and "seccomp=PROFILE" in answer["error"],
+         "the stock container: refused by name, with the remedy", str(answer))
+
+
+# What is seen without a call: the error of a run. The witness of the profile's whole is in test_inside.
+def test_profile(t):
+    nsbox = [os.path.join(paths.BUILD, "nsbox"), "run", "--", "echo", "ran"]
+    box = docker.Container(fresh("box"), docker.shipped())
+    t.equal(box.run(nsbox)[:2], (0, "ran\n"), "the shipped profile: a run")
+    names = docker.added()
+    t.equal(len(names), 12, "the number of calls that the manual tells of")
+    for name in names:
+        box.profile = docker.shipped(without=[name])
+        status, out, err = box.run(nsbox)
+        t.ok(status == 125 and out == "" and "nsbox: " in err, "without %s: none" % name, "%d %s %s" % (status, out, err))
+    with open(docker.PROFILE, encoding="utf-8") as f:
+        text = f.read()
+    t.ok(all(len(reason) > 20 for reason in re.findall(r'"nsbox: ([^"]*)"', text)), "each of them has its reason")
+    box = docker.Container(fresh("box"), docker.shipped(), unmasked=True)
+    shows = [nsbox[0], "run", "--", "sh", "-c", "ls /proc | grep -c '^[0-9]'"]
+    t.ok(int(box.run(shows)[1] or 0) > 0, "with systempaths=unconfined a run has a /proc of its own")
+
+
+def main():
+    if os.geteuid() != 0:
+        print("1..0 # SKIP only root can start containers; the kits are tried by its half")
+        return 0
+    leftovers.become_subreaper()
+    return tap.run([test_outside, test_inside, test_stock, test_profile])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
