@@ -11,6 +11,7 @@ to it.
     settings   MaxKB's variables and our own
     client     HTTP to nsboxd
     tool       ToolExecutor: exec_code, get_tool_mcp_config
+    shell      SandboxShellBackend: a skill's commands
     stdio      a program: one MCP server in a sandbox, its streams passed through
     __main__   for people: python3 -m nsbox_maxkb check | variables
 

@@ -24,10 +24,13 @@ VARIABLES = tuple(Variable(*row) for row in (
      "behaviours of MaxKB's executor to have to the letter: recursion, subprocess; comma list"),
     ("NSBOX_PIDS", HONOURED, "processes and threads of a run; default 128"),
     ("NSBOX_RESULT_MB", HONOURED, "size of a tool's result; default 128"),
+    ("NSBOX_SKILL_MEM_MB", HONOURED, "memory of a skill's command; default 1024"),
     ("NSBOX_QUEUE_SECONDS", HONOURED, "how long a call may wait for its turn; default 600"),
     ("SANDBOX", SUPERSEDED, "tools run in a sandbox whatever it says; 0 is not needed any more"),
     ("SANDBOX_HOME", SUPERSEDED, "nothing is written there; a run has a working directory of its own"),
     ("SANDBOX_PYTHON_PACKAGE_PATHS", HONOURED, "directories of modules, which the image must show"),
+    ("SANDBOX_PYTHON_BANNED_HOSTS", SUPERSEDED,
+     "runs have no network in this version: no host can be reached, whether it is named or not"),
     ("SANDBOX_PYTHON_ALLOW_SUBPROCESS", HONOURED,
      "0: starting a program raises PermissionError; unset or 1: it starts, in the same sandbox"),
     ("SANDBOX_PYTHON_ALLOW_SYSCALL", SUPERSEDED,
@@ -129,6 +132,7 @@ class Settings:
         self.seconds = reader.number("SANDBOX_PYTHON_PROCESS_LIMIT_TIMEOUT_SECONDS", 3600, 1)
         self.cores = cores(reader)
         self.memory_mb = reader.number("SANDBOX_PYTHON_PROCESS_LIMIT_MEM_MB", 256, 16)
+        self.skill_memory_mb = reader.number("NSBOX_SKILL_MEM_MB", 1024, 16)
         self.pids = reader.number("NSBOX_PIDS", 128, 2)
         self.result_mb = reader.number("NSBOX_RESULT_MB", 128, 1)
         self.queue_seconds = reader.number("NSBOX_QUEUE_SECONDS", 600, 1)

@@ -9,11 +9,13 @@ says why, and standard error says it at the start.
 import sys
 
 from nsbox_maxkb import settings as settings_module
-from nsbox_maxkb import tool
+from nsbox_maxkb import shell, tool
 
 # Module name: (what it holds, for messages; problems_of(module); patch(module, settings); close(module, why))
 TARGETS = {
     "common.utils.tool_code": ("tools and MCP servers", tool.problems, tool.patch, tool.close),
+    "application.flow.backend.sandbox_shell": ("skills", shell.problems, shell.patch, shell.close),
+    "application.workflow.backend.sandbox_shell": ("skills", shell.problems, shell.patch, shell.close),
 }
 
 said = set()

@@ -5,6 +5,7 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -93,6 +94,25 @@ def test_settings(t):
         with start(**variables) as other:
             answer = other.call(code)
             t.ok(good(answer), "settings: " + name, str(answer)[:1000] + "\n" + other.end())
+
+
+def test_tcp(t):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    tokens, good, bad = (os.path.join(place, name) for name in ("tokens", "good", "bad"))
+    for path, text in ((tokens, "maxkb  %s\n" % ("t" * 40)), (good, "t" * 40 + "\n"), (bad, "f" * 40 + "\n")):
+        with open(path, "w", encoding="ascii") as f:
+            f.write(text)
+        os.chmod(path, 0o600)
+    url = "http://127.0.0.1:%d" % port
+    with service.Daemon(options=["--tcp", "127.0.0.1:%d" % port, "--tokens", tokens]):
+        with start(NSBOX_URL=url, NSBOX_TOKEN_FILE=good) as other:
+            t.equal(other.call("def f(): return 6 * 7"), {"value": 42}, "by TCP, with a token")
+        with start(NSBOX_URL=url, NSBOX_TOKEN_FILE=bad) as other:
+            answer = other.call("def f(): return 1")
+            t.ok(answer.get("error", "").startswith("nsbox did not run the tool: ") and "token" in answer["error"],
+                 "with another one: refused", str(answer))
 
 
 def test_start(t):
@@ -186,7 +206,7 @@ def main():
     site = maxkb.install(os.path.join(place, "site"))
     # As many as MaxKB's server has threads: each call has to get its answer, whoever waits.
     with service.Daemon() as daemon, start() as server:
-        status = tap.run([test_golden, test_many, test_settings, test_start, test_shapes, test_sourceless,
+        status = tap.run([test_golden, test_many, test_settings, test_tcp, test_start, test_shapes, test_sourceless,
                           test_manual, test_check, test_uninstalled])
         if status:
             sys.stderr.write(daemon.log()[-3000:])

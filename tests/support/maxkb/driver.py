@@ -4,6 +4,7 @@ file, then does what each line of standard input says and answers with a line.
 
     {"call": CODE, "keywords": TEXT, "function": NAME}   keywords is a Python expression
     {"mcp": CODE, "id": ID}                              how a tool is started as an MCP server
+    {"shell": COMMAND, "root": DIRECTORY, "timeout": N}  a skill's command
     {"many": N, "code": CODE}                            N threads at once, each with n=its number
 
 Standard output holds the answers alone.
@@ -55,6 +56,15 @@ def many(order):
     return answers
 
 
+def shell(order):
+    from application.flow.backend.sandbox_shell import SandboxShellBackend
+
+    more = {"timeout": order["default_timeout"]} if "default_timeout" in order else {}
+    backend = SandboxShellBackend(root_dir=order["root"], virtual_mode=True, **more)
+    limit = {"timeout": order["timeout"]} if "timeout" in order else {}
+    return attempt(lambda: vars(backend.execute(order["shell"], **limit)))
+
+
 class Tool:
     name, desc = "tool", "a tool"
 
@@ -70,7 +80,7 @@ def mcp(order):
     return attempt(describe)
 
 
-WISHES = {"many": many, "mcp": mcp, "call": call}
+WISHES = {"shell": shell, "many": many, "mcp": mcp, "call": call}
 for text in sys.stdin:
     wish = json.loads(text)
     print(json.dumps(next(WISHES[key] for key in WISHES if key in wish)(wish)), flush=True)

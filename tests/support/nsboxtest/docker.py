@@ -72,13 +72,17 @@ def to_oci(profile, capabilities):
                          if applies(rule, capabilities)]}
 
 
-def binds():
-    """The host's programs, and this tree where it is."""
+MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+
+
+def binds(system):
+    """The programs of a root, and this tree where it is."""
     for name in ("usr", "etc"):
-        yield "/" + name, "/" + name, ["rbind", "ro"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
-        if os.path.isdir("/" + name) and not os.path.islink("/" + name):
-            yield "/" + name, "/" + name, ["rbind", "ro"]
+        yield os.path.join(system, name), "/" + name, ["rbind", "ro"]
+    for name in MERGED:
+        path = os.path.join(system, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            yield path, "/" + name, ["rbind", "ro"]
     yield paths.ROOT, paths.ROOT, ["rbind", "ro"]
 
 
@@ -86,7 +90,7 @@ def mount(kind, where, options, source=None):
     return {"type": kind, "destination": where, "source": source or kind, "options": options}
 
 
-def mounts(extra):
+def mounts(extra, system):
     yield mount("proc", "/proc", ["nosuid", "noexec", "nodev"])
     yield mount("tmpfs", "/dev", ["nosuid", "strictatime", "mode=755", "size=65536k"])
     yield mount("devpts", "/dev/pts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"])
@@ -94,11 +98,11 @@ def mounts(extra):
     yield mount("mqueue", "/dev/mqueue", ["nosuid", "noexec", "nodev"])
     yield mount("sysfs", "/sys", ["nosuid", "noexec", "nodev", "ro"])
     yield mount("cgroup", "/sys/fs/cgroup", ["ro", "nosuid", "noexec", "nodev"])
-    for source, where, options in [*binds(), *extra]:
+    for source, where, options in [*binds(system), *extra]:
         yield mount("bind", where, options, source)
 
 
-def config(argv, profile, extra, env, unmasked, capabilities):
+def config(argv, profile, extra, env, unmasked, capabilities, system):
     return {
         "ociVersion": "1.0.2",
         "process": {
@@ -108,7 +112,7 @@ def config(argv, profile, extra, env, unmasked, capabilities):
             "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 4096, "soft": 4096}]},
         "root": {"path": "rootfs", "readonly": False},
         "hostname": "container",
-        "mounts": list(mounts(extra)),
+        "mounts": list(mounts(extra, system)),
         "linux": {
             "namespaces": [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount", "cgroup")],
             "maskedPaths": [] if unmasked else MASKED, "readonlyPaths": [] if unmasked else READ_ONLY,
@@ -118,27 +122,30 @@ def config(argv, profile, extra, env, unmasked, capabilities):
 class Container:
     """A bundle in a directory of its own; run() starts it anew each time.
 
-    unmasked: as --security-opt systempaths=unconfined. extra: (source, destination, options).
+    unmasked: as --security-opt systempaths=unconfined. extra: (source, destination, options). system: whose
+    programs it has.
     """
 
-    def __init__(self, place, profile, extra=(), unmasked=False, capabilities=None):
+    def __init__(self, place, profile, extra=(), unmasked=False, capabilities=None, system="/"):
         self.place = place
         self.profile, self.extra, self.unmasked = profile, list(extra), unmasked
         self.capabilities = CAPABILITIES if capabilities is None else capabilities
+        self.system = system
         self.rootfs = os.path.join(place, "rootfs")
         for name in ("proc", "sys", "dev", "tmp", "run", "var/lib", "root", "opt", "home"):
             os.makedirs(os.path.join(self.rootfs, name), exist_ok=True)
         os.chmod(os.path.join(self.rootfs, "tmp"), 0o1777)
-        for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
-            link = os.path.join(self.rootfs, name)
-            if os.path.islink("/" + name) and not os.path.lexists(link):
-                os.symlink(os.readlink("/" + name), link)
+        for name in MERGED:
+            theirs, link = os.path.join(system, name), os.path.join(self.rootfs, name)
+            if os.path.islink(theirs) and not os.path.lexists(link):
+                os.symlink(os.readlink(theirs), link)
 
     def start(self, argv, env=None, **more):
         """A Popen of the container in the foreground."""
         env = dict({"PATH": paths.IMAGE_PATH, "HOME": "/root"}, **(env or {}))
         with open(os.path.join(self.place, "config.json"), "w", encoding="utf-8") as f:
-            json.dump(config(argv, self.profile, self.extra, env, self.unmasked, self.capabilities), f)
+            json.dump(config(argv, self.profile, self.extra, env, self.unmasked, self.capabilities,
+                             self.system), f)
         name = "box-%d-%s" % (os.getpid(), os.urandom(4).hex())
         return subprocess.Popen(
             [shutil.which("runc", path=paths.IMAGE_PATH), "--root", os.path.join(self.place, "state"), "run",
