@@ -137,8 +137,9 @@ class Container:
         os.chmod(os.path.join(self.rootfs, "tmp"), 0o1777)
         for name in MERGED:
             theirs, link = os.path.join(system, name), os.path.join(self.rootfs, name)
-            if os.path.islink(theirs) and not os.path.lexists(link):
-                os.symlink(os.readlink(theirs), link)
+            merged = os.path.islink(theirs) or os.path.isdir(os.path.join(system, "usr", name)) and not os.path.isdir(theirs)
+            if merged and not os.path.lexists(link):
+                os.symlink("usr/" + name, link)
 
     def start(self, argv, env=None, **more):
         """A Popen of the container in the foreground."""
