@@ -265,6 +265,16 @@ static void put_lost(struct object *o, const struct nsbox_policy *p)
 	put(o, "landlockLost", a);
 }
 
+static struct object session(const struct nsbox_policy *p)
+{
+	struct object o = object_new();
+
+	put_u64(&o, "idleTimeoutMs", p->session.idle_ms);
+	put_u64(&o, "maxCommands", p->session.max_commands);
+	put_u64(&o, "ttlMs", p->session.ttl_ms);
+	return o;
+}
+
 static struct object whole(const struct nsbox_policy *p)
 {
 	struct object o = object_new(), env = object_new(), landlock = object_new(),
@@ -290,6 +300,8 @@ static struct object whole(const struct nsbox_policy *p)
 	put_object(&o, "process", process(p));
 	put_str(&o, "profile", p->profile->name);
 	put_grants(&o, "refused", p, false, true);
+	if (p->session.kept)
+		put_object(&o, "session", session(p));
 	put_list(&syscalls, "allow", p->syscalls);
 	put_object(&o, "syscalls", syscalls);
 	put_gaps(&o, p);

@@ -257,6 +257,11 @@ struct nsbox_policy {
 		char **deny_cidrs; /* sorted; added to those that are always denied */
 	} network;
 	char *hostname;
+	struct {
+		bool kept;
+		uint64_t idle_ms, ttl_ms; /* 0: no limit of its own, as with max_commands */
+		uint32_t max_commands;
+	} session;
 	struct policy_grant *grants; /* in the order of asking */
 	size_t n_grants;
 	struct policy_gap *gaps;

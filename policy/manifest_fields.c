@@ -209,12 +209,12 @@ static const struct json_table host_table = {
 
 static const struct json_field network_fields[] = {
 	{ "mode", json_take_choice, AT(network.mode), .choices = network_modes, .preset = "by profile",
-	  .marks = JSON_LATER | JSON_LIVE,
+	  .marks = JSON_LATER,
 	  .help = "nothing, the hosts listed, or all but what is always denied" },
 	{ "allow", json_take_list, AT(network.allow), .max = 64, .table = &host_table,
-	  .marks = JSON_LATER | JSON_LIVE, .help = "hosts that may be reached" },
+	  .marks = JSON_LATER, .help = "hosts that may be reached" },
 	{ "denyCidrs", json_take_strings, AT(network.deny_cidrs), .max = 64, .check = check_cidr,
-	  .marks = JSON_LATER | JSON_LIVE, .help = "networks not to be reached, besides those that never are" },
+	  .marks = JSON_LATER, .help = "networks not to be reached, besides those that never are" },
 	{ "dns", json_take_choice, AT(network.dns), .choices = dns_modes, .preset = "\"broker\"",
 	  .help = "who resolves names" },
 };
@@ -391,13 +391,13 @@ static const struct json_table syscalls_table = MEMBERS(syscalls_fields);
 /* ------------------------------------------------------------------ resources, timeouts */
 
 static const struct json_field resources_fields[] = {
-	{ "cpu",       json_take_cpu,   AT(res.cpu_milli),  .min = 10, .preset = "by profile", .marks = JSON_LIVE,
+	{ "cpu",       json_take_cpu,   AT(res.cpu_milli),  .min = 10, .preset = "by profile",
 	  .help = "processors" },
-	{ "memory",    json_take_bytes, AT(res.memory),     .min = 16u << 20, .preset = "by profile", .marks = JSON_LIVE,
+	{ "memory",    json_take_bytes, AT(res.memory),     .min = 16u << 20, .preset = "by profile",
 	  .help = "of the whole run" },
 	{ "swap",      json_take_bytes, AT(res.swap),       .preset = "0", .marks = JSON_LATER,
 	  .help = "beyond memory; 0 in this version" },
-	{ "pids",      json_take_u32,   AT(res.pids),       .min = 2, .preset = "by profile", .marks = JSON_LIVE,
+	{ "pids",      json_take_u32,   AT(res.pids),       .min = 2, .preset = "by profile",
 	  .help = "processes and threads" },
 	{ "disk",      json_take_bytes, AT(res.disk),       .min = 1u << 20, .preset = "half of memory",
 	  .help = "all that is written, which counts as memory" },
@@ -412,7 +412,7 @@ static const struct json_field resources_fields[] = {
 static const struct json_table resources_table = MEMBERS(resources_fields);
 
 static const struct json_field timeouts_fields[] = {
-	{ "wall",  json_take_ms, AT(timeouts.wall_ms),  .min = 1, .preset = "by profile", .marks = JSON_LIVE, .help = "of a run" },
+	{ "wall",  json_take_ms, AT(timeouts.wall_ms),  .min = 1, .preset = "by profile", .marks = JSON_LIVE, .help = "of a run; a command of a session may have less" },
 	{ "cpu",   json_take_ms, AT(timeouts.cpu_ms),   .min = 1000, .preset = "no limit", .help = "of the processors used, each process" },
 	{ "grace", json_take_ms, AT(timeouts.grace_ms), .min = 1, .max = 60000, .preset = "\"1s\"",
 	  .help = "between the request to end and the kill" },
@@ -424,12 +424,12 @@ static const struct json_table timeouts_table = MEMBERS(timeouts_fields);
 static const char *const session_modes[] = { "oneshot", "session", NULL };
 
 static const struct json_field session_fields[] = {
-	{ "mode", json_take_choice, AT(session.mode), .choices = session_modes, .preset = "\"oneshot\"", .marks = JSON_LATER,
+	{ "mode", json_take_choice, AT(session.mode), .choices = session_modes, .preset = "\"oneshot\"",
 	  .help = "a sandbox for each run, or one that is kept between commands" },
-	{ "idleTimeout", json_take_ms, AT(session.idle_ms), .min = 1000, .marks = JSON_LATER | JSON_LIVE,
+	{ "idleTimeout", json_take_ms, AT(session.idle_ms), .min = 1000,
 	  .help = "a session ends after so long without a command" },
-	{ "ttl", json_take_ms, AT(session.ttl_ms), .min = 1000, .marks = JSON_LATER | JSON_LIVE, .help = "a session ends after so long" },
-	{ "maxCommands", json_take_u32, AT(session.max_commands), .min = 1, .marks = JSON_LATER | JSON_LIVE,
+	{ "ttl", json_take_ms, AT(session.ttl_ms), .min = 1000, .help = "a session ends after so long" },
+	{ "maxCommands", json_take_u32, AT(session.max_commands), .min = 1,
 	  .help = "commands of a session" },
 	{ "warm", json_take_bool, AT(session.warm), .preset = "false", .marks = JSON_LATER, .help = "keep one ready" },
 };
@@ -557,7 +557,7 @@ static const struct json_field manifest_fields[] = {
 	{ "syscalls",        json_take_members, .table = &syscalls_table, .marks = JSON_OPERATOR, .help = "raw system calls" },
 	{ "resources",       json_take_members, .table = &resources_table, .help = "limits of a run" },
 	{ "timeouts",        json_take_members, .table = &timeouts_table, .help = "limits in time" },
-	{ "session",         json_take_members, .table = &session_table, .marks = JSON_LATER, .help = "life of a sandbox" },
+	{ "session",         json_take_members, .table = &session_table, .help = "life of a sandbox" },
 	{ "determinism",     json_take_members, .table = &determinism_table, .help = "what would differ between runs" },
 	{ "require",         json_take_members, .table = &require_table,
 	  .help = "layers of the sandbox; a default can be raised, not lowered" },

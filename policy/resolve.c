@@ -80,6 +80,10 @@ static int resolve_profile(struct resolve *rs)
 	rs->p->name = strdup(nsbox_manifest_name(rs->m));
 	rs->p->hostname =
 		strdup(rs->m->determinism.hostname ? rs->m->determinism.hostname : "sandbox");
+	rs->p->session.kept = rs->m->session.mode == SESSION_SESSION;
+	rs->p->session.idle_ms = rs->m->session.idle_ms;
+	rs->p->session.ttl_ms = rs->m->session.ttl_ms;
+	rs->p->session.max_commands = rs->m->session.max_commands;
 	return rs->p->name && rs->p->hostname ? 0 : json_nomem(&rs->r);
 }
 
@@ -306,6 +310,9 @@ void nsbox_policy_limits(const struct nsbox_policy *p, struct nsbox_policy_limit
 		.result_max = l->result_max,
 		.pids = l->pids,
 		.cpu_milli = l->cpu_milli,
+		.session_idle_ms = p->session.idle_ms,
+		.session_ttl_ms = p->session.ttl_ms,
+		.session_commands = p->session.max_commands,
 	};
 }
 

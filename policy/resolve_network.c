@@ -217,8 +217,6 @@ static int later_places(struct resolve *rs)
 		{ "filesystem", "workspace", m->fs.workspace == WORKSPACE_RW,
 		  "this version has no workspace that is shared with its owner" },
 		{ "resources", "swap", m->res.swap, "this version gives a run no swap" },
-		{ "session", "mode", m->session.mode == SESSION_SESSION,
-		  "this version has no sessions" },
 		{ "session", "warm", m->session.warm, "this version keeps no sandboxes ready" },
 		{ "determinism", "time", m->determinism.time,
 		  "this version cannot set the clocks" },

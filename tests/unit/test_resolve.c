@@ -298,8 +298,6 @@ static const struct {
 	  ",\"filesystem\":{\"workspace\":\"overlay\"}" },
 	{ ",\"resources\":{\"swap\":\"1Mi\"}", "/resources/swap: this version gives a run no swap",
 	  ",\"resources\":{\"swap\":0}" },
-	{ ",\"session\":{\"mode\":\"session\",\"ttl\":\"1h\"}",
-	  "/session/mode: this version has no sessions", ",\"session\":{\"mode\":\"oneshot\"}" },
 	{ ",\"session\":{\"warm\":true}", "/session/warm: this version keeps no sandboxes ready",
 	  ",\"session\":{\"warm\":false}" },
 	{ ",\"determinism\":{\"time\":\"2026-01-31T12:00:00Z\"}",

@@ -172,6 +172,9 @@ bool nsbox_policy_grant(const struct nsbox_policy *p, size_t i, struct nsbox_gra
 struct nsbox_policy_limits {
 	uint64_t memory, disk, wall_ms, grace_ms, stdout_max, stderr_max, result_max;
 	uint32_t pids, cpu_milli;
+	/* Of a sandbox that is kept, for whoever keeps it; 0: no limit of the manifest's. */
+	uint32_t session_commands;
+	uint64_t session_idle_ms, session_ttl_ms;
 };
 void nsbox_policy_limits(const struct nsbox_policy *p, struct nsbox_policy_limits *ret);
 /*
