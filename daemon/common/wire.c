@@ -147,6 +147,8 @@ static const char *request_fault(const struct wire_request *q, unsigned n)
 		return "kind";
 	if (q->sandbox == 0)
 		return "sandbox number";
+	if (q->kind == WIRE_EXEC && q->exec == 0)
+		return "number of a program";
 	if (q->fds != n || n < request_fds[q->kind].min || n > request_fds[q->kind].max)
 		return "number of descriptors";
 	if (q->kind == WIRE_EXEC &&

@@ -5,8 +5,8 @@
  * message is one packet of exactly sizeof(struct) bytes. Either side ends its trust in the other
  * at the first malformed message.
  *
- * Front -> spawn: NEW makes a sandbox (plan, and a file stream to unpack), EXEC runs in it,
- * KILL, COLLECT, END. Spawn -> front: EVENT, the library's struct nsbox_event.
+ * Front -> spawn: NEW makes a sandbox (plan, and a file stream to unpack), EXEC runs in it, several
+ * at once where they leave their processes behind, KILL, COLLECT, END. Spawn -> front: EVENT, the library's struct nsbox_event.
  */
 #ifndef DAEMON_WIRE_H
 #define DAEMON_WIRE_H
@@ -22,9 +22,9 @@
 
 enum wire_kind {
 	WIRE_NEW = 1, /* fds: plan, files or none. image: name */
-	WIRE_EXEC, /* fds: exec request, then those of struct nsbox_io that `arg` (WIRE_IO_*) has */
-	WIRE_KILL, /* arg: cause, arg2: signal */
-	WIRE_COLLECT, /* fds: out. outputs */
+	WIRE_EXEC, /* exec; fds: exec request, then those of struct nsbox_io that `arg` (WIRE_IO_*) has */
+	WIRE_KILL,    /* exec, 0: all; arg: cause, arg2: signal */
+	WIRE_COLLECT, /* exec: whose outputs, or 0; fds: out. outputs */
 	WIRE_END,     /* take the sandbox down */
 	WIRE_EVENT,   /* spawn -> front; fds: terminal master, or none */
 	WIRE_HELLO,   /* spawn -> front, first and once: struct wire_hello */
@@ -50,6 +50,7 @@ struct wire_output {
 struct wire_request {
 	uint32_t magic, kind;
 	uint64_t sandbox; /* chosen by the front, unique while alive, never 0 */
+	uint64_t exec;	  /* as well, of a program in it */
 	uint32_t arg, arg2;
 	uint32_t fds;	  /* how many descriptors come along */
 	uint32_t outputs; /* used entries */
@@ -61,6 +62,7 @@ struct wire_request {
 struct wire_event {
 	uint32_t magic, kind;
 	uint64_t sandbox;
+	uint64_t exec; /* whom it is about, 0: the sandbox */
 	uint32_t fds, reserved;
 	char image[80];		  /* NSBOX_EVENT_READY: the image's digest, NUL-terminated */
 	struct nsbox_event event; /* event.fd is meaningless on the wire */

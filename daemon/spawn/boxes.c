@@ -20,7 +20,42 @@ static struct box *find(struct spawn *s, uint64_t id)
 	return NULL;
 }
 
-static int send_event(struct spawn *s, uint64_t id, struct nsbox_event *ev, struct nsbox_error *err)
+/* ------------------------------------------------------------------ programs in it */
+
+static struct box_exec *find_exec(struct box *b, uint64_t exec)
+{
+	for (size_t i = 0; i < SPAWN_EXECS_MAX; i++)
+		if (b->execs[i].exec == exec)
+			return &b->execs[i];
+	return NULL;
+}
+
+/* The front's number for what an event of the library is about; its last event frees the place. */
+static uint64_t exec_of(struct box *b, const struct nsbox_event *ev)
+{
+	uint64_t exec = 0;
+
+	if (ev->kind == NSBOX_EVENT_COLLECTED && b->n_collects) {
+		exec = b->collects[0];
+		memmove(b->collects, b->collects + 1, --b->n_collects * sizeof(b->collects[0]));
+		return exec;
+	}
+	if (ev->kind == NSBOX_EVENT_FILES)
+		return 0; /* its number is of another kind */
+	for (size_t i = 0; ev->id && i < SPAWN_EXECS_MAX; i++) {
+		if (!b->execs[i].exec || b->execs[i].id != ev->id)
+			continue;
+		exec = b->execs[i].exec;
+		if (ev->kind == NSBOX_EVENT_EXITED)
+			b->execs[i] = (struct box_exec){ 0 };
+	}
+	return exec;
+}
+
+/* ------------------------------------------------------------------ to the front */
+
+static int send_event(struct spawn *s, uint64_t id, uint64_t exec, struct nsbox_event *ev,
+		      struct nsbox_error *err)
 {
 	struct wire_event w;
 	bool fd = ev->kind == NSBOX_EVENT_TERMINAL;
@@ -30,6 +65,7 @@ static int send_event(struct spawn *s, uint64_t id, struct nsbox_event *ev, stru
 	w.magic = WIRE_MAGIC;
 	w.kind = WIRE_EVENT;
 	w.sandbox = id;
+	w.exec = exec;
 	w.fds = fd;
 	w.event = *ev;
 	w.event.fd = -1;
@@ -41,12 +77,12 @@ static int send_event(struct spawn *s, uint64_t id, struct nsbox_event *ev, stru
 	return r;
 }
 
-static int send_failed(struct spawn *s, uint64_t id, uint32_t kind, const struct nsbox_error *why,
-		       struct nsbox_error *err)
+static int send_failed(struct spawn *s, uint64_t id, uint64_t exec, uint32_t kind,
+		       const struct nsbox_error *why, struct nsbox_error *err)
 {
 	struct nsbox_event ev = { .kind = kind, .fd = -1, .error = *why };
 
-	return send_event(s, id, &ev, err);
+	return send_event(s, id, exec, &ev, err);
 }
 
 /* ------------------------------------------------------------------ roots */
@@ -97,7 +133,9 @@ static int watch(struct spawn *s, struct box *b, struct nsbox_error *err)
 static int make(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
 		unsigned n, struct nsbox_error *err)
 {
-	struct nsbox_sandbox_options opt = { .layers = s->layers, .files_fd = n > 1 ? fds[1] : -1 };
+	struct nsbox_sandbox_options opt = { .layers = s->layers,
+					     .files_fd = n > 1 ? fds[1] : -1,
+					     .execs = SPAWN_EXECS_MAX };
 	struct nsbox_root *root = NULL;
 	int r;
 
@@ -118,40 +156,52 @@ static int on_new(struct spawn *s, struct box *b, const struct wire_request *q, 
 	b = find(s, 0);
 	if (!b) {
 		nsbox_fail(&why, NSBOX_E_LIMIT, 0, "%d sandboxes are alive", SPAWN_BOXES_MAX);
-		return send_failed(s, q->sandbox, NSBOX_EVENT_FAILED, &why, err);
+		return send_failed(s, q->sandbox, 0, NSBOX_EVENT_FAILED, &why, err);
 	}
 	b->id = q->sandbox;
 	if (make(s, b, q, fds, n, &why) == 0)
 		return 0;
 	/* The number stays taken until the front ends it, as after any other failure. */
 	nsbox_sandbox_free(take_ptr(&b->sb));
-	return send_failed(s, q->sandbox, NSBOX_EVENT_FAILED, &why, err);
+	return send_failed(s, q->sandbox, 0, NSBOX_EVENT_FAILED, &why, err);
 }
 
 static int on_exec(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
 		   unsigned n, struct nsbox_error *err)
 {
 	struct nsbox_io io = NSBOX_IO_NONE;
-	int *const place[] = { &io.in, &io.out, &io.err, &io.request, &io.result };
+	int *const ends[] = { &io.in, &io.out, &io.err, &io.request, &io.result };
+	struct box_exec *place = find_exec(b, 0);
 	struct nsbox_error why = { 0 };
 	unsigned next = 1;
+	uint32_t id;
 
-	for (unsigned i = 0; i < ARRAY_SIZE(place); i++)
+	if (find_exec(b, q->exec))
+		return nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO,
+				  "a program's number that is taken");
+	for (unsigned i = 0; i < ARRAY_SIZE(ends); i++)
 		if (q->arg & (1u << i))
-			*place[i] = fds[next++];
-	if (!b->sb || nsbox_sandbox_exec_blob(b->sb, fds[0], &io, NULL, &why) == 0)
-		return 0; /* without a sandbox: its failure is on the way already */
-	return send_failed(s, b->id, NSBOX_EVENT_FAILED, &why, err);
+			*ends[i] = fds[next++];
+	if (!b->sb)
+		return 0; /* its failure is on the way already */
+	if (!place)
+		nsbox_fail(&why, NSBOX_E_LIMIT, EBUSY, "%d programs run in the sandbox",
+			   SPAWN_EXECS_MAX);
+	else if (nsbox_sandbox_exec_blob(b->sb, fds[0], &io, &id, &why) == 0)
+		*place = (struct box_exec){ id, q->exec };
+	return why.code ? send_failed(s, b->id, q->exec, NSBOX_EVENT_FAILED, &why, err) : 0;
 }
 
 static int on_kill(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
 		   unsigned n, struct nsbox_error *err)
 {
+	struct box_exec *x = q->exec ? find_exec(b, q->exec) : NULL;
+
 	if (q->arg >= NSBOX_CAUSE_MAX || q->arg2 > 64)
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO, "kill with a bad cause or signal");
 	/* Nothing to kill is no fault: the exec may have ended while the message travelled. */
-	if (b->sb)
-		(void)nsbox_sandbox_kill(b->sb, 0, (int)q->arg, (int)q->arg2, NULL);
+	if (b->sb && (x || !q->exec))
+		(void)nsbox_sandbox_kill(b->sb, x ? x->id : 0, (int)q->arg, (int)q->arg2, NULL);
 	return 0;
 }
 
@@ -167,10 +217,12 @@ static int on_collect(struct spawn *s, struct box *b, const struct wire_request 
 						  .max_files = q->output[i].max_files };
 	if (!b->sb)
 		nsbox_fail(&why, NSBOX_E_INVALID, 0, "there is no sandbox to collect from");
+	else if (b->n_collects == ARRAY_SIZE(b->collects))
+		nsbox_fail(&why, NSBOX_E_LIMIT, EBUSY, "too many outputs are on their way");
 	else if (nsbox_sandbox_collect(b->sb, *q->base ? q->base : NULL, rules, q->outputs, fds[0],
 				       &why) == 0)
-		return 0;
-	return send_failed(s, b->id, NSBOX_EVENT_COLLECTED, &why, err);
+		b->collects[b->n_collects++] = q->exec;
+	return why.code ? send_failed(s, b->id, q->exec, NSBOX_EVENT_COLLECTED, &why, err) : 0;
 }
 
 /* Its processes take a moment to go, and nobody waits for that: the place is free afterwards. */
@@ -251,7 +303,7 @@ int spawn_events(struct spawn *s, uint64_t id, struct nsbox_error *err)
 				box_free(s, b);
 			continue;
 		}
-		r = send_event(s, id, &ev, err);
+		r = send_event(s, id, exec_of(b, &ev), &ev, err);
 		if (is_last(ev.kind))
 			return r;
 	}

@@ -7,14 +7,23 @@
 
 #define SPAWN_BOXES_MAX 1024
 #define SPAWN_ROOTS_MAX 16
+#define SPAWN_EXECS_MAX 64
+
+struct box_exec {
+	uint32_t id;   /* the library's */
+	uint64_t exec; /* the front's, 0: free place */
+};
 
 struct box {
 	uint64_t id; /* 0: free place */
 	struct nsbox_sandbox *sb;
 	struct nsbox_plan *plan;
 	const struct nsbox_root *root; /* one of struct spawn's */
-	bool watched;		       /* its descriptor is in the epoll set */
-	bool ending;		       /* the front has done with it; freed when it is gone */
+	struct box_exec execs[SPAWN_EXECS_MAX];
+	uint64_t collects[SPAWN_EXECS_MAX]; /* whose outputs are on their way, oldest first */
+	unsigned n_collects;
+	bool watched; /* its descriptor is in the epoll set */
+	bool ending;  /* the front has done with it; freed when it is gone */
 };
 
 struct spawn {

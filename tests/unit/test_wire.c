@@ -24,7 +24,11 @@ static void teardown(void)
 
 static struct wire_request request(uint32_t kind, unsigned fds)
 {
-	return (struct wire_request){ .magic = WIRE_MAGIC, .kind = kind, .sandbox = 7, .fds = fds };
+	return (struct wire_request){ .magic = WIRE_MAGIC,
+				      .kind = kind,
+				      .sandbox = 7,
+				      .exec = kind == WIRE_EXEC ? 9 : 0,
+				      .fds = fds };
 }
 
 static int open_fds(void)
@@ -135,11 +139,17 @@ static void many_outputs(struct wire_request *q)
 static void exec_without_mask(struct wire_request *q)
 {
 	q->kind = WIRE_EXEC;
+	q->exec = 9;
 	q->arg = WIRE_IO_OUT;
+}
+static void exec_without_number(struct wire_request *q)
+{
+	q->kind = WIRE_EXEC;
 }
 static void exec_beyond_mask(struct wire_request *q)
 {
 	q->kind = WIRE_EXEC;
+	q->exec = 9;
 	q->arg = 1 << 5;
 }
 static void kill_with_fd(struct wire_request *q)
@@ -153,9 +163,10 @@ static void long_glob(struct wire_request *q)
 }
 
 static void (*const spoil[])(struct wire_request *q) = {
-	bad_magic,	   bad_kind,	     kind_zero,	   kind_huge, no_number,
-	wrong_count,	   long_image,	     path_image,   long_base, many_outputs,
-	exec_without_mask, exec_beyond_mask, kill_with_fd, long_glob,
+	bad_magic,	  bad_kind,	kind_zero,	   kind_huge,
+	no_number,	  wrong_count,	long_image,	   path_image,
+	long_base,	  many_outputs, exec_without_mask, exec_without_number,
+	exec_beyond_mask, kill_with_fd, long_glob,
 };
 
 START_TEST(test_bad)
