@@ -19,8 +19,9 @@
 #include "daemon/front/json_reply.h"
 #include "nsbox/util.h"
 
-#define LIST_MAX 1000
-#define KEY_MAX	 255
+#define LIST_MAX	1000
+#define KEY_MAX		255
+#define SESSION_RETRY_S 5 /* sessions end by being left alone: not at once */
 
 /* ------------------------------------------------------------------ objects */
 
@@ -301,6 +302,24 @@ static bool is_used_up(struct front *f, const struct asked *a)
 	return true;
 }
 
+/* The session that it names, if it does; false: answered. */
+static bool join(struct front *f, struct asked *a, struct session **ret)
+{
+	struct nsbox_error err = { 0 };
+	int r;
+
+	if (!a->spec->session_id)
+		return true;
+	r = session_join(f, &a->who, a->workspace, a->spec, ret, &err);
+	if (r == -EAGAIN) {
+		f->metrics.counter[METRIC_FULL]++;
+		api_reply_busy(a->rq, &err, SESSION_RETRY_S);
+	} else if (r < 0) {
+		api_reply_error(a->rq, r == -EEXIST ? 409 : 0, &err);
+	}
+	return r == 0;
+}
+
 static struct job *submit(struct front *f, struct asked *a, bool sync, enum call_kind kind)
 {
 	struct job_ident ident = { .workspace = a->workspace,
@@ -315,12 +334,17 @@ static struct job *submit(struct front *f, struct asked *a, bool sync, enum call
 				   .interactive = a->spec->interactive,
 				   .size = a->size };
 	struct nsbox_error err = { 0 };
+	struct session *session = NULL;
 	struct job *j = NULL;
 	int r;
 
-	if (is_used_up(f, a))
+	if (is_used_up(f, a) || !join(f, a, &session))
 		return NULL;
 	r = front_submit(f, &ident, &a->spec, sync ? NULL : http_take_body(a->rq), &j, &err);
+	if (r == 0)
+		j->session = session;
+	else if (session)
+		session_leave(session, NULL);
 	if (r == 0 && call_add(j, a->rq, kind) == 0)
 		return j;
 	if (r == 0) {
@@ -361,6 +385,11 @@ void api_python(struct front *f, struct http_request *rq, const char *rest)
 void api_command(struct front *f, struct http_request *rq, const char *rest)
 {
 	execute(f, rq, JOB_COMMAND);
+}
+
+void api_post_session(struct front *f, struct http_request *rq, const char *rest)
+{
+	execute(f, rq, JOB_SESSION);
 }
 
 /* ------------------------------------------------------------------ the same job again */

@@ -185,6 +185,19 @@ static int take_ceiling(struct json_reader *r, struct json_object *v, const stru
 	return json_fail(r, "%s", colon + 2);
 }
 
+static const struct json_field session_fields[] = {
+	{ "max", json_take_u64, AT(sessions), .min = 1, .max = 1000 },
+	{ "commands", json_take_u64, AT(session_commands), .min = 1, .max = 64 },
+	{ "idleTimeout", take_seconds, AT(session_idle_s), .min = 1, .max = 30 * DAY_S },
+	{ "ttl", take_seconds, AT(session_ttl_s), .min = 1, .max = 365 * DAY_S },
+};
+
+static int take_sessions(struct json_reader *r, struct json_object *v, const struct json_field *f,
+			 void *dst)
+{
+	return json_read_object(r, v, session_fields, ARRAY_SIZE(session_fields), false, dst);
+}
+
 static const struct json_field tcp_fields[] = {
 	{ "listen", take_chars, AT(tcp), .max = SPACE(tcp), .required = true },
 	{ "tokens", take_path, AT(tokens), .max = SPACE(tokens), .required = true },
@@ -211,6 +224,7 @@ static const struct json_field config_fields[] = {
 	{ "runners",     json_take_u64,   AT(runners), .min = 1, .max = 1000 },
 	{ "queue",       json_take_u64,   AT(queue_max), .min = 1, .max = 100000 },
 	{ "workspaces",  take_workspaces },
+	{ "sessions",    take_sessions },
 	{ "keepResults", take_seconds,    AT(keep_s), .min = 1, .max = 3650 * DAY_S },
 	{ "keepSize",    take_mb,         AT(keep_mb) },
 	{ "drain",       take_seconds,    AT(drain_s), .min = 1, .max = DAY_S },

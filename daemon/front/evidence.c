@@ -135,6 +135,7 @@ char *evidence_metrics(struct front *f, size_t *ret_len)
 		alive += j->in_spawn;
 	const struct metric_gauge gauges[] = {
 		{ "nsbox_queue_waiting", "Jobs and calls that wait.", queue_length(f->queue) },
+		{ "nsbox_sessions", "Sandboxes that are kept between commands.", f->n_sessions },
 		{ "nsbox_queue_max", "How many may wait.", queue_max(f->queue) },
 		{ "nsbox_queue_bytes", "Requests of what waits and runs.", f->asked_bytes },
 		{ "nsbox_jobs_running", "Jobs and calls that run.", f->running },

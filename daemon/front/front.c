@@ -163,8 +163,11 @@ static void on_news(void *ctx, struct job *j)
 
 static void on_event(void *ctx, struct wire_event *w)
 {
-	struct job *j = find_number(ctx, w->sandbox);
+	struct session *s = w->exec ? NULL : session_by_number(ctx, w->sandbox);
+	struct job *j = find_number(ctx, w->exec ? w->exec : w->sandbox);
 
+	if (s)
+		session_event(s, w);
 	if (j && w->event.kind == NSBOX_EVENT_READY)
 		memcpy(j->image_digest, w->image, sizeof(j->image_digest));
 	if (j)
@@ -208,6 +211,7 @@ void front_close(struct front *f, int status)
 	for (struct job *j = f->first; j; j = j->next)
 		if (j->sync || (j->phase != JOB_QUEUED && !give_back(f, j)))
 			job_interrupt(j);
+	sessions_close(f);
 	record_turn(f);
 	for (struct job *j = f->first; j; j = j->next) {
 		events_close(j);
@@ -333,6 +337,7 @@ static void tear_down(struct front *f)
 	http_free(f->http);
 	while (f->first)
 		front_list_drop(f, f->first);
+	sessions_close(f);
 	queue_free(f->queue);
 	usage_free(f->usage);
 	audit_close(&f->audit);

@@ -66,6 +66,8 @@ struct front {
 	uint64_t asked_bytes;	      /* of the requests of all jobs that wait or run */
 	uid_t owner;		      /* whom the service belongs to: the supervisor's user */
 	int streams;		      /* open ones */
+	struct session *sessions;     /* those that are alive */
+	unsigned n_sessions;
 	bool closing;
 	int status; /* of the process */
 };
@@ -132,6 +134,7 @@ void api_tell_accepted(struct front *f, struct job *j);
 void api_tell_ended(struct job *j);
 void api_tell_refused(struct job *j, const struct nsbox_error *why);
 void api_python(struct front *f, struct http_request *rq, const char *rest);
+void api_post_session(struct front *f, struct http_request *rq, const char *rest);
 void api_command(struct front *f, struct http_request *rq, const char *rest);
 void api_post_job(struct front *f, struct http_request *rq, const char *rest);
 void api_list_jobs(struct front *f, struct http_request *rq, const char *rest);
@@ -140,6 +143,11 @@ void api_delete_job(struct front *f, struct http_request *rq, const char *id);
 void api_post_stdin(struct front *f, struct http_request *rq, const char *id);
 void api_get_events(struct front *f, struct http_request *rq, const char *id);
 void api_get_receipt(struct front *f, struct http_request *rq, const char *id);
+
+/* api_sessions.c */
+void api_list_sessions(struct front *f, struct http_request *rq, const char *rest);
+void api_get_session(struct front *f, struct http_request *rq, const char *id);
+void api_delete_session(struct front *f, struct http_request *rq, const char *id);
 
 /*
  * events.c: a stream of a job that is alive, or of one that the journal has (borrowed). With the

@@ -153,6 +153,11 @@ char *http_take_body(struct http_request *rq)
 	return take_ptr(&rq->body);
 }
 
+const char *http_argument(struct http_request *rq, const char *name)
+{
+	return MHD_lookup_connection_value(rq->conn, MHD_GET_ARGUMENT_KIND, name);
+}
+
 const char *http_header(const struct http_request *rq, const char *name)
 {
 	return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);

@@ -109,6 +109,8 @@ void job_unref(struct job *j)
 	release(j);
 	feed_done(&j->feed);
 	own_done(&j->own);
+	if (j->session)
+		session_leave(take_ptr(&j->session), NULL);
 	capture_done(&j->out); /* only here: a stream may still read it */
 	capture_done(&j->err);
 	free(j->workspace);
@@ -121,9 +123,16 @@ void job_unref(struct job *j)
 	free(j);
 }
 
+static uint64_t sandbox_of(const struct job *j)
+{
+	return j->session ? j->session->number : j->number;
+}
+
 static int tell_spawn(struct job *j, uint32_t kind, uint32_t arg)
 {
-	struct wire_request q = { .kind = kind, .sandbox = j->number, .arg = arg };
+	struct wire_request q = {
+		.kind = kind, .sandbox = sandbox_of(j), .exec = j->number, .arg = arg
+	};
 
 	return link_send(j->sv->link, &q, NULL, 0, NULL);
 }
@@ -151,8 +160,10 @@ static void finish(struct job *j)
 {
 	if (j->phase == JOB_FINISHED)
 		return;
-	if (j->in_spawn)
+	if (j->in_spawn && !j->session)
 		tell_spawn(j, WIRE_END, 0);
+	else if (j->in_spawn && j->session->state == SESSION_UP)
+		tell_spawn(j, WIRE_KILL, NSBOX_CAUSE_CANCELLED); /* it did not end when told to */
 	j->in_spawn = false;
 	capture_finish(&j->out);
 	capture_finish(&j->err);
@@ -168,6 +179,8 @@ static void finish(struct job *j)
 	j->phase = JOB_FINISHED;
 	own_done(&j->own);
 	release(j);
+	if (j->session)
+		session_leave(take_ptr(&j->session), j);
 	j->sv->finished(j->sv->ctx, j);
 }
 
@@ -223,10 +236,15 @@ void job_cancel(struct job *j, uint32_t cause)
 	set_backstop(j, CANCEL_MS + (j->plan ? j->plan->limits.grace_ms : 0));
 }
 
-void job_interrupt(struct job *j)
+void job_end(struct job *j, uint32_t cause)
 {
 	if (j->phase != JOB_FINISHED)
-		finish_as(j, NSBOX_CAUSE_INTERRUPTED);
+		finish_as(j, cause);
+}
+
+void job_interrupt(struct job *j)
+{
+	job_end(j, NSBOX_CAUSE_INTERRUPTED);
 }
 
 void job_refuse(struct job *j, const struct nsbox_error *why)
@@ -237,8 +255,8 @@ void job_refuse(struct job *j, const struct nsbox_error *why)
 
 bool job_give_back(struct job *j)
 {
-	if (j->phase != JOB_STAGING && j->phase != JOB_COMPILING)
-		return false;
+	if ((j->phase != JOB_STAGING && j->phase != JOB_COMPILING) || j->session)
+		return false; /* a session ends with this service */
 	release(j);
 	j->phase = JOB_QUEUED;
 	j->started_us = j->started_unix_ms = 0;
@@ -258,6 +276,13 @@ static void on_grew(void *ctx)
 }
 
 /* ------------------------------------------------------------------ running */
+
+static void session_is_ready(struct job *j, const struct nsbox_result *set_up)
+{
+	j->has_result = true;
+	j->res = *set_up;
+	finish(j);
+}
 
 /*
  * The plan's hash, for the receipt, and what is to be collected: that is in the plan, from the
@@ -301,14 +326,14 @@ static int read_plan(struct job *j, int plan_fd, struct nsbox_error *err)
 
 static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
 {
-	struct wire_request q = { .kind = WIRE_NEW, .sandbox = j->number };
+	struct wire_request q = { .kind = WIRE_NEW, .sandbox = sandbox_of(j) };
 	int fds[2] = { plan_fd, j->staged.fd };
 	int r;
 
 	if (j->spec->image)
 		snprintf(q.image, sizeof(q.image), "%s", j->spec->image);
 	r = link_send(j->sv->link, &q, fds, j->staged.fd >= 0 ? 2 : 1, err);
-	if (r == 0)
+	if (r == 0 && !j->session)
 		j->in_spawn = true;
 	close_fd(&j->staged.fd);
 	return r;
@@ -398,6 +423,7 @@ static int encode_exec(struct job *j, int *ret_fd, struct nsbox_error *err)
 	struct nsbox_exec ex = { .env = env,
 				 .cwd = j->spec->cwd,
 				 .wall_ms = j->wall_ms,
+				 .keep_rest = j->session != NULL,
 				 .tty = j->spec->tty,
 				 .tty_rows = 24,
 				 .tty_cols = 80 };
@@ -425,7 +451,7 @@ static int encode_exec(struct job *j, int *ret_fd, struct nsbox_error *err)
 static int send_exec(struct job *j, const struct nsbox_io *io, struct nsbox_error *err)
 {
 	const int have[] = { io->in, io->out, io->err, io->request, io->result };
-	struct wire_request q = { .kind = WIRE_EXEC, .sandbox = j->number };
+	struct wire_request q = { .kind = WIRE_EXEC, .sandbox = sandbox_of(j), .exec = j->number };
 	auto_close int blob = -1;
 	int fds[WIRE_FDS_MAX], r;
 	unsigned n = 1;
@@ -440,7 +466,10 @@ static int send_exec(struct job *j, const struct nsbox_io *io, struct nsbox_erro
 		q.arg |= 1u << i;
 		fds[n++] = have[i];
 	}
-	return link_send(j->sv->link, &q, fds, n, err);
+	r = link_send(j->sv->link, &q, fds, n, err);
+	if (r == 0)
+		j->in_spawn = true;
+	return r;
 }
 
 /* Parameters are keyword arguments that the request need not repeat. */
@@ -461,36 +490,33 @@ static int add_parameters(struct job *j, struct nsbox_error *err)
 	return 0;
 }
 
-/* Secrets and parameters: what the manifest asks for, from the request and from the operator. */
+/*
+ * Secrets and parameters: what the manifest asks for, from the request and from the operator. Files
+ * of them are there since a session was made; its other commands get variables alone.
+ */
 static int settle(struct job *j, struct nsbox_error *err)
 {
 	int r = secrets_settle(j->sv->kept, j->workspace, j->plan->inputs, &j->own, j->spec->config,
 			       &j->inputs, err);
 
-	if (r == 0)
+	if (r == 0 && (!j->session || j->makes_session))
 		r = inputs_put_files(&j->inputs, &j->staged.fd, err);
 	if (r == 0 && j->kind == JOB_PYTHON && json_object_object_length(j->inputs.config))
 		r = add_parameters(j, err);
 	return r;
 }
 
-static int start_run(struct job *j, int plan_fd, struct nsbox_error *err)
+/* The program: where its sandbox is, or is being made. */
+static int run_program(struct job *j, struct nsbox_error *err)
 {
 	struct nsbox_io io = NSBOX_IO_NONE;
 	struct pycall call;
-	int r;
+	int r = make_io(j, &io, err);
 
-	r = read_plan(j, plan_fd, err);
-	if (r == 0)
-		r = settle(j, err);
-	if (r == 0)
-		r = make_io(j, &io, err);
 	if (r == 0 && j->kind == JOB_PYTHON) {
 		describe_call(j, &call);
 		r = pycall_encode(&call, &io.request, err);
 	}
-	if (r == 0)
-		r = send_new(j, plan_fd, err);
 	if (r == 0)
 		r = send_exec(j, &io, err);
 	/* Ours must go: the end of a stream is when all its writers are gone. */
@@ -504,15 +530,69 @@ static int start_run(struct job *j, int plan_fd, struct nsbox_error *err)
 	return r;
 }
 
+static int check_timeout(const struct job *j, struct nsbox_error *err)
+{
+	uint64_t most = j->plan->limits.wall_ms;
+
+	if (j->session && most && j->spec->timeout_ms > most)
+		return nsbox_fail(err, NSBOX_E_INVALID, 0,
+				  "/timeout_seconds: a command of this session may take %.3f s at "
+				  "most, which was fixed when it was made",
+				  (double)most / 1000);
+	return 0;
+}
+
+/* A job that only makes its session is over when that is ready. */
+static int run(struct job *j, struct nsbox_error *err)
+{
+	int r = check_timeout(j, err);
+
+	if (r < 0)
+		return r;
+	if (j->session)
+		j->session->commands += j->kind != JOB_SESSION;
+	if (j->kind != JOB_SESSION)
+		return run_program(j, err);
+	if (j->session->ready)
+		session_is_ready(j, &j->session->set_up);
+	else
+		set_backstop(j, BACKSTOP_MS);
+	return 0;
+}
+
+static int start_run(struct job *j, int plan_fd, struct nsbox_error *err)
+{
+	int r = read_plan(j, plan_fd, err);
+
+	if (r == 0)
+		r = settle(j, err);
+	if (r == 0)
+		r = send_new(j, plan_fd, err);
+	if (r == 0 && j->session)
+		r = session_made(j->session, j, err);
+	return r == 0 ? run(j, err) : r;
+}
+
 static uint64_t wall_of(const struct job *j)
 {
 	uint64_t policy = j->plan->limits.wall_ms;
 
+	/* The policy is the session's; a command may only be shorter. */
+	if (j->session)
+		return j->spec->timeout_ms ? j->spec->timeout_ms : policy;
 	/* The request's own wish is in the policy already; an entry point may only be shorter. */
 	if (!j->spec->timeout_ms && j->plan->timeout_ms &&
 	    (policy == 0 || j->plan->timeout_ms < policy))
 		return j->plan->timeout_ms;
 	return policy;
+}
+
+static void fail_run(struct job *j, const struct nsbox_error *why)
+{
+	if (why->code == NSBOX_E_PROTOCOL)
+		job_interrupt(j); /* nsbox-spawn is gone, and the front will hear of it next */
+	else
+		fail(j, why);
 }
 
 static void on_compiled(void *ctx, const struct compile_reply *reply, int plan_fd)
@@ -537,12 +617,33 @@ static void on_compiled(void *ctx, const struct compile_reply *reply, int plan_f
 	memcpy(j->policy_sha256, reply->digest, sizeof(j->policy_sha256));
 	j->wall_ms = wall_of(j);
 	j->phase = JOB_RUNNING;
-	if (start_run(j, plan_fd, &err) == 0)
-		return;
-	if (err.code == NSBOX_E_PROTOCOL)
-		job_interrupt(j); /* nsbox-spawn is gone, and the front will hear of it next */
-	else
+	if (start_run(j, plan_fd, &err) < 0)
+		fail_run(j, &err);
+}
+
+void job_enter(struct job *j)
+{
+	const struct session *s = j->session;
+	struct nsbox_error err = { 0 };
+
+	j->plan = malloc(sizeof(*j->plan));
+	j->rules = calloc(s->n_rules + 1, sizeof(*j->rules));
+	if (!j->plan || !j->rules) {
+		nsbox_fail(&err, NSBOX_E_NOMEM, ENOMEM, "keep a plan");
 		fail(j, &err);
+		return;
+	}
+	*j->plan = *s->plan;
+	memcpy(j->rules, s->rules, s->n_rules * sizeof(*j->rules));
+	j->n_rules = s->n_rules;
+	memcpy(j->manifest_sha256, s->manifest_sha256, sizeof(j->manifest_sha256));
+	memcpy(j->policy_sha256, s->policy_sha256, sizeof(j->policy_sha256));
+	memcpy(j->plan_sha256, s->plan_sha256, sizeof(j->plan_sha256));
+	memcpy(j->image_digest, s->image_digest, sizeof(j->image_digest));
+	j->wall_ms = wall_of(j);
+	j->phase = JOB_RUNNING;
+	if (settle(j, &err) < 0 || run(j, &err) < 0)
+		fail_run(j, &err);
 }
 
 /* ------------------------------------------------------------------ before the run */
@@ -575,7 +676,7 @@ static void compile(struct job *j)
 	memcpy(&q.ceiling, &j->sv->ceiling, sizeof(q.ceiling));
 	if (j->kind == JOB_PYTHON)
 		q.flags |= COMPILE_PYTHON;
-	else if (!j->spec->argv)
+	else if (!j->spec->argv && j->kind != JOB_SESSION)
 		q.flags |= COMPILE_ENTRYPOINT;
 	if (j->spec->stdin_data.data || j->interactive)
 		q.flags |= COMPILE_STDIN;
@@ -617,13 +718,27 @@ void job_start(struct job *j)
 {
 	struct nsbox_error err = { 0 };
 
+	enum session_turn turn;
+
 	j->started_us = monotonic_us();
 	j->phase = JOB_STAGING;
+	turn = j->session ? session_begin(j->session, j) : SESSION_MAKE;
+	if (turn == SESSION_ENTER)
+		job_enter(j);
+	if (turn != SESSION_MAKE)
+		return;
 	if (stage_start(j->sv->loop, j->sv->unpacker, j->spec, on_staged, j, &j->stage, &err) < 0)
 		fail(j, &err);
 }
 
 /* ------------------------------------------------------------------ events of the sandbox */
+
+/* Of a sandbox of its own, or of the session that it waits for. */
+static void on_ready(struct job *j, struct nsbox_event *ev)
+{
+	if (j->kind == JOB_SESSION)
+		session_is_ready(j, &ev->result);
+}
 
 static void on_started(struct job *j, struct nsbox_event *ev)
 {
@@ -646,7 +761,9 @@ static void on_terminal(struct job *j, struct nsbox_event *ev)
 
 static int collect(struct job *j, struct nsbox_error *err)
 {
-	struct wire_request q = { .kind = WIRE_COLLECT, .sandbox = j->number };
+	struct wire_request q = { .kind = WIRE_COLLECT,
+				  .sandbox = sandbox_of(j),
+				  .exec = j->number };
 	auto_close int out = -1;
 	int r = outputs_start(&j->outputs, j->sv->loop, &out, err);
 
@@ -678,6 +795,8 @@ static void on_exited(struct job *j, struct nsbox_event *ev)
 		return;
 	j->has_result = true;
 	j->res = ev->result;
+	if (j->session)
+		j->in_spawn = false; /* the program, that is */
 	capture_finish(&j->out);
 	capture_finish(&j->err);
 	capture_finish(&j->result);
@@ -714,9 +833,10 @@ static void on_gone(struct job *j, struct nsbox_event *ev)
 }
 
 static void (*const handlers[])(struct job *j, struct nsbox_event *ev) = {
-	[NSBOX_EVENT_STARTED] = on_started,	[NSBOX_EVENT_FAILED] = on_failed,
-	[NSBOX_EVENT_TERMINAL] = on_terminal,	[NSBOX_EVENT_EXITED] = on_exited,
-	[NSBOX_EVENT_COLLECTED] = on_collected, [NSBOX_EVENT_GONE] = on_gone,
+	[NSBOX_EVENT_READY] = on_ready,	  [NSBOX_EVENT_STARTED] = on_started,
+	[NSBOX_EVENT_FAILED] = on_failed, [NSBOX_EVENT_TERMINAL] = on_terminal,
+	[NSBOX_EVENT_EXITED] = on_exited, [NSBOX_EVENT_COLLECTED] = on_collected,
+	[NSBOX_EVENT_GONE] = on_gone,
 };
 
 void job_event(struct job *j, struct nsbox_event *ev)

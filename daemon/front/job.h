@@ -15,6 +15,7 @@
 #include "daemon/front/queue.h"
 #include "daemon/front/request.h"
 #include "daemon/front/secrets.h"
+#include "daemon/front/session.h"
 #include "daemon/front/stage.h"
 
 struct job;
@@ -74,6 +75,8 @@ struct job {
 	char body_sha256[65], manifest_sha256[65], policy_sha256[65], plan_sha256[65];
 	char image_digest[80]; /* as nsbox-spawn said */
 	struct queue_entry wait;
+	bool makes_session;
+	struct session *session; /* where it runs; NULL: in a sandbox of its own */
 
 	/* The front's: */
 	struct job *prev, *next;			   /* all that are alive, oldest first */
@@ -119,8 +122,12 @@ int job_new(const struct job_services *sv, uint64_t number, const struct job_ide
 struct job *job_ref(struct job *j);
 void job_unref(struct job *j);
 void job_start(struct job *j);
+/* Its session is made: run in it. */
+void job_enter(struct job *j);
 /* End it, wherever it is; cause is an enum nsbox_cause. Finished jobs stay as they are. */
 void job_cancel(struct job *j, uint32_t cause);
+/* Its session has ended under it. */
+void job_end(struct job *j, uint32_t cause);
 /* It could not be started: its request cannot be had. */
 void job_refuse(struct job *j, const struct nsbox_error *why);
 /* nsbox-spawn is gone, or the front is about to be. */

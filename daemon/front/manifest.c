@@ -17,9 +17,27 @@
 #include "nsbox/util.h"
 #include "policy/json_strict.h"
 
+#define COMMON_WALL_MS 120000 /* of the profiles that sessions mostly have */
+
+/*
+ * A session's limit is for all its commands, so the first one's wish is no reason to lower it. One
+ * that wants more than most profiles give has to get it here, where the policy is made.
+ */
+static bool wishes_wall(const struct job_spec *s)
+{
+	struct json_object *t = NULL, *wall = NULL;
+
+	if (!s->session_id || s->kind == JOB_SESSION)
+		return s->timeout_ms;
+	if (s->manifest && json_object_object_get_ex(s->manifest, "timeouts", &t) &&
+	    json_object_is_type(t, json_type_object) && json_object_object_get_ex(t, "wall", &wall))
+		return false;
+	return s->timeout_ms > COMMON_WALL_MS;
+}
+
 static bool has_wishes(const struct job_spec *s)
 {
-	return s->timeout_ms || s->cpu_milli || s->pids || s->memory_mb ||
+	return wishes_wall(s) || s->cpu_milli || s->pids || s->memory_mb ||
 	       (s->outputs && s->outputs[0]);
 }
 
@@ -71,7 +89,7 @@ static int add_outputs(struct json_object *m, char *const *globs)
 static int join(struct json_object *m, const struct job_spec *s)
 {
 	struct json_object *res;
-	int r = s->timeout_ms ? set_text(m, "timeouts", "wall", s->timeout_ms, "ms") : 0;
+	int r = wishes_wall(s) ? set_text(m, "timeouts", "wall", s->timeout_ms, "ms") : 0;
 
 	if (r == 0 && s->memory_mb)
 		r = set_text(m, "resources", "memory", s->memory_mb, "Mi");

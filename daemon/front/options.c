@@ -54,6 +54,9 @@ static int take_number(uint64_t *place, const char *text, uint64_t min, uint64_t
 	}
 NUMBER(runners, runners, 1, 1000)
 NUMBER(queue, queue_max, 1, 100000)
+NUMBER(sessions, sessions, 1, 1000)
+NUMBER(session_idle, session_idle_s, 1, 30 * DAY_S)
+NUMBER(session_ttl, session_ttl_s, 1, 365 * DAY_S)
 NUMBER(keep_results, keep_s, 1, 3650 * DAY_S)
 NUMBER(keep_mb, keep_mb, 1, UINT64_C(1) << 30)
 NUMBER(drain, drain_s, 0, DAY_S)
@@ -174,6 +177,9 @@ static const struct {
 	{ "queue",      "N",    on_queue,     "jobs that may wait (default 1000)" },
 	{ "workspace-runners", "N", on_workspace_runners, "of these, for one workspace (default: all)" },
 	{ "workspace-queue", "N", on_workspace_queue, "jobs of one workspace that may wait (default: all)" },
+	{ "sessions",   "N",    on_sessions,  "sandboxes that are kept between commands (default 256)" },
+	{ "session-idle", "SECONDS", on_session_idle, "a session without a command ends after (default 1800)" },
+	{ "session-ttl", "SECONDS", on_session_ttl, "a session ends after (default 86400)" },
 	{ "keep-results", "SECONDS", on_keep_results, "how long results are kept (default 86400)" },
 	{ "keep-mb",    "MB",   on_keep_mb,   "how much of results is kept (default 1024)" },
 	{ "drain",      "SECONDS", on_drain,  "what runs may take so long when TERM comes (default 30)" },
@@ -211,6 +217,10 @@ void options_default(struct front_options *o)
 				     .queue_max = 1000,
 				     .keep_s = DAY_S,
 				     .keep_mb = 1024,
+				     .sessions = 256,
+				     .session_commands = 8,
+				     .session_idle_s = 1800,
+				     .session_ttl_s = DAY_S,
 				     .drain_s = OPTION_DRAIN_S };
 }
 

@@ -46,6 +46,10 @@ struct front_options {
 	/* The rest can be changed by a reload: */
 	uint64_t runners, queue_max; /* runners 0: two for each processor */
 	uint64_t keep_s, keep_mb;    /* results */
+	uint64_t sessions;	     /* at most so many, */
+	uint64_t session_commands;   /* commands of one at the same time, */
+	uint64_t session_idle_s;     /* and how long one may be left alone, */
+	uint64_t session_ttl_s;	     /* and may live */
 	uint64_t drain_s;	     /* how long what runs may take when the service ends */
 	struct http_peers peers;
 	struct who_ties ties;

@@ -79,6 +79,8 @@ static void put_asked(struct json_object *o, const struct job *j)
 	json_put_text(o, "workspace_id", j->workspace);
 	if (j->uid != WHO_NO_UID)
 		json_put_u64(o, "uid", j->uid);
+	if (j->session)
+		json_put_text(o, "session_id", j->session->id);
 	put_known(o, "trace_id", j->trace_id);
 	put_known(o, "traceparent", j->traceparent);
 	put_known(o, "request_sha256", j->body_sha256);

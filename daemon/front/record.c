@@ -270,6 +270,8 @@ static void start(struct front *f, struct job *j)
 
 	if (load(f, j, &err) < 0)
 		job_refuse(j, &err);
+	else if (j->spec->session_id && !j->session)
+		job_interrupt(j); /* its session ended with the front that had it */
 	else
 		job_start(j);
 }

@@ -362,6 +362,19 @@ static int put_run(struct json_object *reply, const struct job *j)
 	return r == 0 ? put_outputs(reply, &j->outputs) : r;
 }
 
+/* A session was made, or has ended before it was. */
+static int put_made(struct json_object *reply, const struct job *j)
+{
+	struct json_object *o = session_object(j->session);
+	int r;
+
+	json_put_u64(o, "running", j->session->held - 1); /* but us */
+	r = json_put(reply, "session", o);
+	if (r == 0 && j->res.cause != NSBOX_CAUSE_NONE)
+		r = json_put_text(reply, "cause", nsbox_cause_name((int)j->res.cause));
+	return r == 0 ? job_put_held(reply, j) : r;
+}
+
 /* Nothing ran, or what ran is not to be trusted. */
 static int put_refusal(struct json_object *reply, const struct job *j, const struct nsbox_error *e)
 {
@@ -391,9 +404,15 @@ void job_make_reply(struct job *j)
 	char sandbox[40];
 	int r;
 
-	snprintf(sandbox, sizeof(sandbox), "sb-%llu", (unsigned long long)j->number);
-	j->http_status = e ? http_status_of(e) : 200;
-	r = !o ? -ENOMEM : e ? put_refusal(o, j, e) : put_run(o, j);
+	snprintf(sandbox, sizeof(sandbox), "sb-%llu",
+		 (unsigned long long)(j->session ? j->session->number : j->number));
+	j->http_status = e ? http_status_of(e) : j->kind == JOB_SESSION ? 201 : 200;
+	r = !o			     ? -ENOMEM
+	    : e			     ? put_refusal(o, j, e)
+	    : j->kind == JOB_SESSION ? put_made(o, j)
+				     : put_run(o, j);
+	if (r == 0 && j->session && j->kind != JOB_SESSION)
+		r = json_put(o, "session", session_note(j->session, j));
 	if (r == 0)
 		r = json_put_text(o, "job_id", j->id);
 	if (r == 0)

@@ -16,6 +16,7 @@
 #include "daemon/common/pycall.h"
 #include "daemon/common/text.h"
 #include "daemon/front/queue.h"
+#include "daemon/front/session.h"
 #include "nsbox/util.h"
 #include "policy/env_names.h"
 #include "policy/json_strict.h"
@@ -28,7 +29,7 @@
 #define AT(member)   offsetof(struct job_spec, member)
 #define TARGET(type) ((type *)(void *)((char *)dst + f->offset))
 
-const char *const job_kind_names[] = { "python-function", "command", "skill", NULL };
+const char *const job_kind_names[] = { "python-function", "command", "skill", "session", NULL };
 const char *const job_priority_names[] = { "low", "normal", "high", NULL }; /* queue_priority */
 
 /* ------------------------------------------------------------------ readers */
@@ -430,15 +431,29 @@ static int take_compat(struct json_reader *r, struct json_object *v, const struc
 	return 0;
 }
 
+/* The caller's own name for it; it is part of paths and of lines that people read. */
+static int take_session(struct json_reader *r, struct json_object *v, const struct json_field *f,
+			void *dst)
+{
+	static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				   "0123456789._:@-";
+	int ret = json_take_string(r, v, f, dst);
+	const char *s = ret == 0 ? *TARGET(char *) : NULL;
+
+	if (s && (s[0] == '.' || strspn(s, good) != strlen(s)))
+		return json_fail(r,
+				 "may have letters, digits and \"._:@-\" only, and no '.' first");
+	return ret;
+}
+
 /* ------------------------------------------------------------------ tables */
 
-#define NO_SESSIONS "sessions are not supported by this version"
+#define NO_SESSION "a session runs commands; a Python function has a sandbox of its own"
 
 /* clang-format off */
 #define COMMON_FIELDS                                                                             \
 	{ "workspace_id",    json_take_string,  AT(workspace_id), .max = 128, .nullable = true }, \
 	{ "trace_id",        json_take_string,  AT(trace_id), .max = 256, .nullable = true },     \
-	{ "session_id",      .absent = NO_SESSIONS },                                             \
 	{ "image",           take_name,         AT(image), .min = 1, .max = 63, .nullable = true }, \
 	{ "timeout_seconds", take_seconds,      AT(timeout_ms), .nullable = true },               \
 	{ "resources",       take_resources,    .nullable = true },                               \
@@ -460,6 +475,7 @@ static int take_compat(struct json_reader *r, struct json_object *v, const struc
 
 static const struct json_field python_fields[] = {
 	COMMON_FIELDS,
+	{ "session_id",    .absent = NO_SESSION },
 	{ "code",          json_take_string, AT(code), .max = REQUEST_BODY_MAX, .required = true },
 	{ "function_name", json_take_string, AT(function), .max = 1024, .nullable = true },
 	{ "params",        json_take_object, AT(params), .nullable = true },
@@ -470,11 +486,32 @@ static const struct json_field python_fields[] = {
 
 static const struct json_field command_fields[] = {
 	COMMON_FIELDS,
+	{ "session_id", take_session, AT(session_id), .min = 1, .max = SESSION_ID_MAX, .nullable = true },
 	{ "command", take_command,   AT(argv) },
 	{ "argv",    take_argv,      AT(argv) },
 	{ "skill",   take_skill },
 	{ "tty",     json_take_bool, AT(tty) },
 	{ "interactive", json_take_bool, AT(interactive) },
+};
+
+/* What fixes a session's policy and life, and what is there when it begins. */
+static const struct json_field session_fields[] = {
+	{ "session_id",      take_session,      AT(session_id), .min = 1, .max = SESSION_ID_MAX, .required = true },
+	{ "workspace_id",    json_take_string,  AT(workspace_id), .max = 128, .nullable = true },
+	{ "trace_id",        json_take_string,  AT(trace_id), .max = 256, .nullable = true },
+	{ "image",           take_name,         AT(image), .min = 1, .max = 63, .nullable = true },
+	{ "timeout_seconds", take_seconds,      AT(timeout_ms), .nullable = true },
+	{ "resources",       take_resources,    .nullable = true },
+	{ "network_policy",  take_network,      .nullable = true },
+	{ "manifest",        json_take_object,  AT(manifest), .nullable = true },
+	{ "files",           take_files,        .nullable = true },
+	{ "archive_base64",  take_base64,       AT(archive), .nullable = true },
+	{ "skill",           take_skill },
+	{ "operator",        json_take_bool,    AT(as_operator) },
+	{ "priority",        json_take_choice,  AT(priority), .choices = job_priority_names },
+	{ "idle_timeout_seconds", take_seconds, AT(idle_ms), .nullable = true },
+	{ "ttl_seconds",     take_seconds,      AT(ttl_ms), .nullable = true },
+	{ "max_commands",    json_take_u32,     AT(max_commands), .min = 1, .max = UINT32_MAX },
 };
 /* clang-format on */
 
@@ -485,6 +522,7 @@ static const struct {
 	[JOB_PYTHON] = { python_fields, ARRAY_SIZE(python_fields) },
 	[JOB_COMMAND] = { command_fields, ARRAY_SIZE(command_fields) },
 	[JOB_SKILL] = { command_fields, ARRAY_SIZE(command_fields) },
+	[JOB_SESSION] = { session_fields, ARRAY_SIZE(session_fields) },
 };
 
 /* The same rule as for the manifest's variables: see policy/resolve_env.c. */
@@ -558,6 +596,8 @@ static int read_kind(struct json_reader *r, struct json_object *v, struct job_sp
 	if (!json_object_object_get_ex(v, "kind", &k))
 		return json_fail(r, "is required");
 	ret = json_take_choice(r, k, &kind, s);
+	if (ret == 0 && s->kind == JOB_SESSION)
+		return json_fail(r, "sessions are made by POST /v1/sessions");
 	json_leave(r, mark);
 	return ret;
 }
@@ -657,6 +697,7 @@ void job_spec_free(struct job_spec *s)
 	free(s->workspace_id);
 	free(s->trace_id);
 	free(s->image);
+	free(s->session_id);
 	free(s->cwd);
 	free(s->code);
 	free(s->function);

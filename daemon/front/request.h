@@ -14,7 +14,7 @@
 
 struct json_object;
 
-enum job_kind { JOB_PYTHON, JOB_COMMAND, JOB_SKILL, JOB_KIND_MAX };
+enum job_kind { JOB_PYTHON, JOB_COMMAND, JOB_SKILL, JOB_SESSION, JOB_KIND_MAX };
 extern const char *const job_priority_names[];
 extern const char *const job_kind_names[]; /* NULL-terminated, as in JSON */
 
@@ -48,8 +48,11 @@ struct job_spec {
 	struct json_object *config; /* values of other parameters, NULL: none */
 	char *without;		    /* the request without its secrets; NULL: it had none */
 	bool redact;
-	bool tty, as_operator; /* as_operator: the caller vouches for raw system call names */
-	bool interactive;      /* events at once, standard input as it comes */
+	bool tty, as_operator;	  /* as_operator: the caller vouches for raw system call names */
+	bool interactive;	  /* events at once, standard input as it comes */
+	char *session_id;	  /* NULL: a sandbox of its own */
+	uint64_t idle_ms, ttl_ms; /* of a session, 0: as configured */
+	uint32_t max_commands;	  /* of a session, 0: any number */
 	/* Python function */
 	char *code, *function, *expression;
 	struct json_object *params;

@@ -285,7 +285,7 @@ BAD = [
      dict(GOOD, manifest={"manifestVersion": 1, "resources": {"memori": 1}}), 400,
      "/manifest/resources/memori", "memory"),
     ("manifest, no version", "POST", FUNCTION, dict(GOOD, manifest={}), 400, "/manifest/manifestVersion", "required"),
-    ("session", "POST", COMMAND, {"command": "true", "session_id": "x"}, 400, "/session_id", "not supported"),
+    ("session", "POST", COMMAND, {"command": "true", "session_id": "x/y"}, 400, "/session_id", "letters, digits"),
     ("image", "POST", COMMAND, {"command": "true", "image": "../x"}, 400, "/image", ""),
     ("unknown image", "POST", COMMAND, {"command": "true", "image": "nope"}, 400, None, "nope"),
     ("no command", "POST", COMMAND, {}, 400, "/command", "required"),

@@ -1,0 +1,289 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions: their states (every way from one to another, as docs/nsboxd.8 has them), what is kept
+and what is not, limits, several commands at once, and who may see them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+# pylint: disable=wrong-import-position
+from nsboxtest import leftovers, paths, service, tap
+
+SESSIONS = "/v1/sessions"
+daemon = None
+out = tap.Tap()
+
+
+def run(name, text, **more):
+    return daemon.ask("POST", "/v1/execute/command", dict({"session_id": name, "command": text}, **more))
+
+
+def later(*args, **more):
+    """A command in a thread; call the result to have its answer."""
+    box = []
+    thread = threading.Thread(target=lambda: box.append(run(*args, **more)))
+    thread.start()
+
+    def answer():
+        thread.join()
+        return box[0]
+    return answer
+
+
+def info(name):
+    status, answer = daemon.ask("GET", "%s/%s" % (SESSIONS, name))
+    return answer if status == 200 else None
+
+
+def state(name):
+    found = info(name)
+    return found["state"] if found else None
+
+
+def reasons(name):
+    """Why sessions of this name ended, from the audit."""
+    with open(os.path.join(daemon.data, "audit.log"), encoding="utf-8") as f:
+        lines = [json.loads(line) for line in f]
+    return [l.get("why") for l in lines if l.get("event") == "session-end" and l.get("what") == name]
+
+
+def inits():
+    return named("nsbox-spawn", below=True)
+
+
+def named(name, below=False):
+    """Processes of the service by name; below: that one's children."""
+    parents = [pid for (pid, _), found in leftovers.descendants(daemon.pid).items() if found == name]
+    if not below:
+        return parents
+    return [pid for pid, (parent, _, _, _) in leftovers.processes().items() if parent in parents]
+
+
+# ---------------------------------------------------------------- states
+
+def walk_up():
+    status, made = daemon.ask("POST", SESSIONS, {"session_id": "walk"})
+    out.equal(status, 201, "a session is made")
+    out.equal(made["session"]["state"], "up", "and is up when that is told")
+    out.equal(made["session"]["commands"], 0, "no command has run")
+    status, again = run("walk", "echo $((6*7))")
+    out.equal((status, again["stdout"], again["session"]["created"]), (200, "42\n", False), "a command runs in it")
+    status, first = run("walk2", "true")
+    out.equal((status, first["session"]["created"]), (200, True), "a command makes the one it names")
+    out.equal(sorted(s["id"] for s in daemon.ask("GET", SESSIONS)[1]["sessions"]), ["walk", "walk2"], "both are listed")
+
+
+def new_and_forgotten():
+    """new -> over: its only job is cancelled while it waits in the queue."""
+    block = [later("block%d" % i, "sleep 4") for i in range(2)]
+    tap.wait_until(lambda: all(state("block%d" % i) == "up" for i in range(2)), 10)
+    job = daemon.ask("POST", "/v1/jobs", {"kind": "command", "session_id": "waits", "command": "true"})[1]
+    out.equal(state("waits"), "new", "one whose job waits is new")
+    daemon.ask("DELETE", "/v1/jobs/%s" % job["id"])
+    out.equal(state("waits"), None, "and is forgotten when that is cancelled")
+    # new -> making -> up, as soon as there is a runner
+    job = daemon.ask("POST", "/v1/jobs", {"kind": "command", "session_id": "waits", "command": "echo ran"})[1]
+    for b in block:
+        b()
+    tap.wait_until(lambda: state("waits") == "up", 10)
+    out.equal(state("waits"), "up", "it is made when its turn has come")
+
+
+def not_made():
+    status, answer = run("bad", "true", manifest={"manifestVersion": 1, "name": "x", "nonsense": 1})
+    out.equal((status, state("bad")), (400, None), "making -> over: a manifest that is wrong")
+    status, answer = run("bad2", "true", manifest={
+        "manifestVersion": 1, "name": "x", "filesystem": {"read": ["/no/such/place"]}})
+    out.ok(status >= 400 and state("bad2") is None, "making -> over: a set-up that fails", str(answer)[:300])
+    out.equal(run("bad", "true")[0], 200, "the name can be used again")
+
+
+def ends():
+    running = later("walk2", "sleep 30")
+    tap.wait_until(lambda: (info("walk2") or {}).get("running") == 1, 10)
+    out.equal(daemon.ask("DELETE", SESSIONS + "/walk2")[1]["state"], "over", "up -> over: deleted")
+    status, answer = running()
+    out.equal((status, answer["cause"]), (200, "cancelled"), "what ran in it is cancelled")
+    out.equal(daemon.ask("DELETE", SESSIONS + "/walk2")[0], 404, "one that is over is unknown")
+
+    daemon.ask("POST", SESSIONS, {"session_id": "idle", "idle_timeout_seconds": 1})
+    out.equal(run("idle", "sleep 1.5; echo done")[1]["stdout"], "done\n", "a command is no idle time")
+    out.ok(tap.wait_until(lambda: state("idle") is None, 5), "up -> over: left alone")
+
+    daemon.ask("POST", SESSIONS, {"session_id": "old", "ttl_seconds": 2})
+    began = time.monotonic()
+    out.equal(run("old", "sleep 30")[1]["cause"], "cancelled", "up -> over: its time is up, also under a command")
+    out.ok(time.monotonic() - began < 10, "and at once")
+
+    daemon.ask("POST", SESSIONS, {"session_id": "few", "max_commands": 2})
+    run("few", "true")
+    out.equal(state("few"), "up", "one of two commands")
+    run("few", "true")
+    out.equal(state("few"), None, "up -> over: it has had its commands")
+
+    before = set(inits())
+    run("dies", "true")
+    init = [p for p in inits() if p not in before]
+    running = later("dies", "sleep 30")
+    tap.wait_until(lambda: (info("dies") or {}).get("running") == 1, 10)
+    time.sleep(0.3)
+    os.kill(init[0], signal.SIGKILL)
+    status, answer = running()
+    out.equal(answer.get("cause"), "interrupted", "up -> over: its init ended")
+    out.ok(tap.wait_until(lambda: state("dies") is None, 5), "and it is forgotten")
+    for name, why in (("walk2", "deleted"), ("idle", "nothing happened in it"), ("old", "its time is up"),
+                      ("few", "it has had its commands"), ("dies", "its init ended")):
+        out.equal(reasons(name), [why], "the audit says why '%s' ended" % name)
+
+
+# ---------------------------------------------------------------- what is kept
+
+def kept():
+    run("kept", "echo one >f; export X=1; setsid sleep 333 >/dev/null 2>&1 & exit 3")
+    status, answer = run("kept", "cat f; pgrep -c -x sleep; echo x$X")
+    out.equal(answer["stdout"], "one\n1\nx\n", "files and background processes are kept, variables are not")
+    status, answer = run("kept", "sleep 60", timeout_seconds=0.5)
+    out.equal(answer["cause"], "wallTime", "a command has less time than the session's")
+    status, answer = run("kept", "pgrep -c -x sleep; cat f")
+    out.equal(answer["stdout"], "1\none\n", "its end leaves the rest alone")
+    status, answer = run("kept", "true", timeout_seconds=100000)
+    out.equal(status, 400, "more time than the session's is refused")
+    status, answer = run("kept", "true", resources={"memory_mb": 64})
+    out.equal(status, 409, "another policy is refused")
+    status, answer = run("kept", "true", files=[{"path": "a", "content": "b"}])
+    out.equal(status, 409, "files come with the first command")
+    status, answer = run("other", "ls; pgrep -c -x sleep")
+    out.equal(answer["stdout"], "0\n", "another session sees none of it")
+    status, answer = daemon.ask("POST", "/v1/execute/python-function",
+                                {"session_id": "kept", "code": "def f(): return 1"})
+    out.equal(status, 400, "a function has no session")
+    out.equal(run("../x", "true")[0], 400, "a name that is no name")
+    out.equal(run("same", "cat f", files=[{"path": "f", "content": "hi"}], resources={"memory_mb": 64})[1]["stdout"],
+            "hi", "the first command brings files and the policy")
+    out.equal(run("same", "echo ok", resources={"memory_mb": 64})[1]["stdout"], "ok\n", "the same policy may be said again")
+
+
+def manifest_limits():
+    manifest = {"manifestVersion": 1, "name": "m",
+                "session": {"mode": "session", "idleTimeout": "2s", "ttl": "50s", "maxCommands": 2}}
+    run("mani", "true", manifest=manifest)
+    found = info("mani")
+    out.equal((found["idle_timeout_seconds"], found["ttl_seconds"], found["max_commands"]), (2, 50, 2),
+            "the manifest's limits are the session's")
+    status, answer = daemon.ask("POST", "/v1/execute/command", {"command": "echo once", "manifest": manifest})
+    out.equal((status, answer.get("stdout")), (200, "once\n"), "such a manifest runs once, too")
+
+
+def at_once():
+    began = time.monotonic()
+    first = run("many", "true")
+    answers = [later("many", "sleep 1; echo %d" % i) for i in range(2)]
+    out.equal(sorted(a()[1]["stdout"] for a in answers), ["0\n", "1\n"], "commands at the same time")
+    out.ok(time.monotonic() - began < 10, "%.1f s" % (time.monotonic() - began))
+    stop = later("many", "sleep 60")
+    beside = later("many", "sleep 2; echo beside")
+    tap.wait_until(lambda: (info("many") or {}).get("running") == 2, 10)
+    time.sleep(0.5)
+    jobs = daemon.ask("GET", "/v1/jobs")[1]["jobs"]
+    mine = [j for j in jobs if j["state"] == "running"]
+    daemon.ask("DELETE", "/v1/jobs/%s" % mine[0]["id"])
+    out.equal(stop()[1]["cause"], "cancelled", "one of them is cancelled")
+    out.equal(beside()[1]["stdout"], "beside\n", "and no other")
+    out.equal(first[0], 200, "the session goes on")
+
+
+# ---------------------------------------------------------------- limits and others
+
+def limits():
+    global daemon  # pylint: disable=global-statement
+    daemon = service.Daemon(options=["--sessions", "2", "--runners", "4"])
+    try:
+        run("a", "true")
+        run("b", "true")
+        status, answer = run("c", "true")
+        out.equal((status, answer["error"]["code"]), (429, "limit"), "no more sessions than configured")
+        out.equal(run("a", "echo on")[1]["stdout"], "on\n", "those that are there go on")
+        daemon.ask("DELETE", SESSIONS + "/b")
+        out.equal(run("c", "true")[0], 200, "the place of one that ended is free")
+        slow = [later("a", "sleep 3") for _ in range(8)]
+        tap.wait_until(lambda: info("a")["running"] == 8, 10)
+        out.equal(run("a", "true")[0], 429, "no more commands in one than configured")
+        for s in slow:
+            s()
+        workspaces()
+        crash()
+    finally:
+        daemon.stop()
+
+
+def workspaces():
+    run("c", "echo secret >f", workspace_id="")
+    status, answer = daemon.ask("POST", "/v1/execute/command", {
+        "session_id": "a", "command": "cat f; ls", "workspace_id": "team"})
+    out.equal(status, 429, "a name in another workspace is another session")
+    daemon.ask("DELETE", SESSIONS + "/c")
+    daemon.ask("POST", SESSIONS, {"session_id": "a", "workspace_id": "team"})
+    out.equal(daemon.ask("GET", SESSIONS + "/a")[0], 409, "who sees both has to say which")
+    found = daemon.ask("GET", SESSIONS + "/a?workspace_id=team")[1]
+    out.equal(found["workspace_id"], "team", "and then has it")
+    daemon.ask("DELETE", SESSIONS + "/a?workspace_id=team")
+    out.equal(daemon.ask("GET", SESSIONS + "/a")[1]["workspace_id"], "", "the other is still there")
+
+
+def crash():
+    """nsbox-spawn is killed: sessions end, and what ran in them was interrupted."""
+    running = later("a", "sleep 60")
+    job = daemon.ask("POST", "/v1/jobs", {"kind": "command", "session_id": "a", "command": "sleep 60"})[1]
+    tap.wait_until(lambda: info("a")["running"] == 2, 10)
+    time.sleep(0.3)
+    os.kill(named("nsbox-spawn")[0], signal.SIGKILL)
+    out.equal(running()[1].get("cause"), "interrupted", "a command is interrupted when nsbox-spawn dies")
+    tap.wait_until(daemon.ready, 20)
+    out.equal(daemon.ask("GET", SESSIONS)[1]["sessions"], [], "no session outlives it")
+    out.equal(daemon.ask("GET", "/v1/jobs/%s" % job["id"])[1].get("cause"), "interrupted", "the journal says so, too")
+
+
+def cli():
+    nsbox = [paths.NSBOX, "session"]
+    env = dict(os.environ, NSBOX_SOCKET=daemon.socket)
+
+    def call(*args):
+        done = subprocess.run([*nsbox, *args], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+    out.equal(call("create", "--max-commands", "9", "tool"), (0, "tool\n", ""), "nsbox session create")
+    out.equal(call("exec", "tool", "--", "sh", "-c", "echo hi >f; exit 4"), (4, "", ""), "nsbox session exec has the status")
+    out.equal(call("exec", "tool", "cat", "f")[1], "hi\n", "and the output")
+    status, text, _ = call("list")
+    out.ok(status == 0 and "\ntool " in text, "nsbox session list", text)
+    status, text, _ = call("info", "--json", "tool")
+    out.equal((status, json.loads(text)["max_commands"]), (0, 9), "nsbox session info --json")
+    out.equal(call("delete", "tool")[0], 0, "nsbox session delete")
+    out.equal(call("info", "tool")[0], 125, "and it is gone")
+    status, _, err = call("info", "no/name")
+    out.ok(status == 125 and "no session's name" in err, "a name that is none", err)
+    status, _, err = call("exec", "tool")
+    out.ok(status == 125 and "what is to be run" in err, "nothing to run", err)
+
+
+def main():
+    global daemon  # pylint: disable=global-statement
+    daemon = service.Daemon(options=["--runners", "2"])
+    try:
+        for part in (walk_up, new_and_forgotten, not_made, ends, kept, manifest_limits, at_once, cli):
+            part()
+    finally:
+        if out.failed:
+            out.note(daemon.log()[-3000:])
+        daemon.stop()
+    limits()
+    return out.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
