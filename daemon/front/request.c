@@ -508,6 +508,8 @@ static const struct json_field session_fields[] = {
 	{ "archive_base64",  take_base64,       AT(archive), .nullable = true },
 	{ "skill",           take_skill },
 	{ "operator",        json_take_bool,    AT(as_operator) },
+	{ "secrets",         take_secrets,      AT(own), .nullable = true },
+	{ "user_config",     json_take_object,  AT(config), .nullable = true },
 	{ "priority",        json_take_choice,  AT(priority), .choices = job_priority_names },
 	{ "idle_timeout_seconds", take_seconds, AT(idle_ms), .nullable = true },
 	{ "ttl_seconds",     take_seconds,      AT(ttl_ms), .nullable = true },

@@ -26,6 +26,7 @@ extern const struct command commands[]; /* ends with a NULL name */
 int cmd_run(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_job(int argc, char **argv);
+int cmd_session(int argc, char **argv);
 int cmd_daemon(int argc, char **argv);
 int cmd_audit(int argc, char **argv);
 int cmd_policy(int argc, char **argv);

@@ -8,381 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/common/text.h"
-#include "nsbox/cli/ask.h"
-#include "nsbox/cli/cli.h"
-#include "nsbox/cli/inputs.h"
-#include "nsbox/cli/pack.h"
-#include "nsbox/util.h"
-#include "policy/json_strict.h"
-
-#define ENVS_MAX 256
-
-struct job_options {
-	const char *socket, *manifest, *skill, *entry, *python, *function, *params, *cwd,
-		*workspace, *input;
-	const char *env[ENVS_MAX + 1];
-	unsigned envs;
-	struct cli_inputs inputs;
-	double timeout;
-	bool json, redact;
-};
-
-#define SETTER(field)                                                                              \
-	static int set_##field(void *ctx, const char *v)                                           \
-	{                                                                                          \
-		((struct job_options *)ctx)->field = v;                                            \
-		return 0;                                                                          \
-	}
-SETTER(socket)
-SETTER(manifest)
-SETTER(skill)
-SETTER(entry)
-SETTER(python)
-SETTER(function)
-SETTER(params)
-SETTER(cwd)
-SETTER(workspace)
-SETTER(input)
-
-static int set_timeout(void *ctx, const char *v)
-{
-	char *end;
-	double s = strtod(v, &end);
-
-	if (end == v || *end || !(s > 0) || s > 31536000)
-		return cli_usage("--timeout takes seconds (a number above 0), not '%s'", v);
-	((struct job_options *)ctx)->timeout = s;
-	return 0;
-}
-
-static int set_env(void *ctx, const char *v)
-{
-	struct job_options *o = ctx;
-
-	if (!strchr(v, '=') || *v == '=')
-		return cli_usage("--env takes NAME=VALUE, not '%s'", v);
-	if (o->envs == ENVS_MAX)
-		return cli_usage("--env may be given %d times at most", ENVS_MAX);
-	o->env[o->envs++] = v;
-	return 0;
-}
-
-static int set_secret(void *ctx, const char *v)
-{
-	return cli_secret(&((struct job_options *)ctx)->inputs, v);
-}
-
-static int set_config(void *ctx, const char *v)
-{
-	return cli_config(&((struct job_options *)ctx)->inputs, v);
-}
-
-static int set_redact(void *ctx, const char *v)
-{
-	((struct job_options *)ctx)->redact = true;
-	return 0;
-}
-
-static int set_json(void *ctx, const char *v)
-{
-	((struct job_options *)ctx)->json = true;
-	return 0;
-}
-
-#define SOCKET_ROW                                                                                 \
-	{                                                                                          \
-		"socket", 'S', "PATH",                                                             \
-			"the daemon's socket (default: $NSBOX_SOCKET, else " SOCKET_DEFAULT ")",   \
-			set_socket                                                                 \
-	}
-#define JSON_ROW                                                                                   \
-	{                                                                                          \
-		"json", 'j', NULL, "print the daemon's answer as it is", set_json                  \
-	}
-
-static const struct option_row submit_rows[] = {
-	SOCKET_ROW,
-	JSON_ROW,
-	{ "manifest", 'm', "FILE", "policy: a skill.json", set_manifest },
-	{ "skill", 's', "DIR", "send a skill directory; its skill.json is the policy", set_skill },
-	{ "entry", 'e', "ID", "entry point of the skill", set_entry },
-	{ "python", 'P', "FILE", "call a Python function of this file", set_python },
-	{ "function", 'f', "NAME", "which one (default: the last defined)", set_function },
-	{ "params", 'a', "JSON|@FILE", "its keyword arguments, a JSON object", set_params },
-	{ "stdin", 'i', "FILE", "what it reads on standard input, - for ours (default: nothing)",
-	  set_input },
-	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },
-	SECRET_ROW(set_secret),
-	CONFIG_ROW(set_config),
-	{ "redact", 0, NULL, "show no value of a secret in its output", set_redact },
-	{ "cwd", 'C', "DIR", "working directory inside", set_cwd },
-	{ "workspace", 'w', "ID", "whose turn in the queue it takes", set_workspace },
-	{ "timeout", 't', "SECONDS", "end it after so long", set_timeout },
-	{ NULL, 0, NULL, NULL, NULL },
-};
-
-static const struct option_row plain_rows[] = {
-	SOCKET_ROW,
-	JSON_ROW,
-	{ NULL, 0, NULL, NULL, NULL },
-};
-
-/* ------------------------------------------------------------------ asking */
-
-static int ask(const struct job_options *o, const char *method, const char *path,
-	       struct json_object *body, struct answer *ret)
-{
-	int r = ask_daemon(o->socket, method, path, body, ret);
-
-	if (r >= 0 && o->json && ret->len)
-		printf("%s\n", ret->text);
-	return r < 0 ? EXIT_NSBOX : r;
-}
-
-/* ------------------------------------------------------------------ the request */
-
-static void add_str(struct json_object *o, const char *key, const char *v)
-{
-	if (v)
-		json_object_object_add(o, key, json_object_new_string(v));
-}
-
-static int add_json(struct json_object *o, const char *key, const char *text, size_t len,
-		    const char *what)
-{
-	const struct json_limits lim = { .max_size = 64u << 20,
-					 .max_depth = JSON_DEPTH_MAX,
-					 .code = NSBOX_E_INVALID };
-	struct nsbox_error err = { 0 };
-	struct json_object *v;
-
-	if (json_strict_parse(text, len, &lim, &v, &err) < 0) {
-		nsbox_error_prefix(&err, "%s", what);
-		return cli_error(&err);
-	}
-	json_object_object_add(o, key, v);
-	return 0;
-}
-
-static int add_file(struct json_object *o, const char *key, const char *path, bool as_json)
-{
-	struct nsbox_error err = { 0 };
-	auto_free char *text = NULL;
-	size_t len;
-
-	if (cli_read_file(path, 64u << 20, &text, &len, &err) < 0)
-		return cli_error(&err);
-	if (as_json)
-		return add_json(o, key, text, len, path);
-	json_object_object_add(o, key, json_object_new_string_len(text, (int)len));
-	return 0;
-}
-
-/* Its directory inside is called as it is here, as far as the daemon takes such names. */
-static void add_skill_name(struct json_object *skill, const char *dir)
-{
-	static const char good[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
-	auto_free char *real = realpath(dir, NULL);
-	const char *base = real ? strrchr(real, '/') + 1 : "";
-
-	if (*base && *base != '.' && strlen(base) <= 64 && strspn(base, good) == strlen(base))
-		add_str(skill, "name", base);
-}
-
-static int add_params(struct json_object *body, const char *params)
-{
-	if (*params == '@')
-		return add_file(body, "params", params + 1, true);
-	return add_json(body, "params", params, strlen(params), "--params");
-}
-
-static int add_stdin(struct json_object *body, const char *path)
-{
-	struct nsbox_error err = { 0 };
-	auto_free char *data = NULL, *text = NULL;
-	size_t len;
-
-	if (cli_read_file(path, 48u << 20, &data, &len, &err) < 0)
-		return cli_error(&err);
-	text = base64_encode(data, len);
-	add_str(body, "stdin_base64", text);
-	return 0;
-}
-
-static void add_env(struct json_object *body, const struct job_options *o)
-{
-	struct json_object *env = json_object_new_object();
-
-	for (unsigned i = 0; i < o->envs; i++) {
-		const char *equals = strchr(o->env[i], '=');
-		auto_free char *name = strndup(o->env[i], (size_t)(equals - o->env[i]));
-
-		if (name)
-			add_str(env, name, equals + 1);
-	}
-	json_object_object_add(body, "env", env);
-}
-
-/* The daemon's parameters have types: what reads as a number or a truth is sent as such. */
-static struct json_object *typed(const char *text)
-{
-	const struct json_limits lim = { .max_size = INPUT_VALUE_MAX,
-					 .max_depth = 1,
-					 .code = NSBOX_E_INVALID };
-	struct json_object *v = NULL;
-
-	if (json_strict_parse(text, strlen(text), &lim, &v, NULL) == 0 && v &&
-	    !json_object_is_type(v, json_type_string))
-		return v;
-	json_object_put(v);
-	return json_object_new_string(text);
-}
-
-static void add_inputs(struct json_object *body, const struct job_options *o)
-{
-	struct json_object *secrets = json_object_new_object(), *config = json_object_new_object();
-
-	for (size_t i = 0; i < o->inputs.n_secrets; i++)
-		json_object_object_add(secrets, o->inputs.secrets[i].name,
-				       json_object_new_string_len(o->inputs.secrets[i].value,
-								  (int)o->inputs.secrets[i].len));
-	if (o->inputs.config) {
-		json_object_object_foreach (o->inputs.config, id, value)
-			json_object_object_add(config, id, typed(json_object_get_string(value)));
-	}
-	json_object_object_add(body, "secrets", secrets);
-	json_object_object_add(body, "user_config", config);
-	if (o->redact)
-		json_object_object_add(body, "redact", json_object_new_boolean(true));
-}
-
-static int add_skill(struct json_object *o, const struct job_options *opt)
-{
-	struct json_object *skill = json_object_new_object();
-	struct nsbox_error err = { 0 };
-	struct pack pack;
-	char *text;
-
-	json_object_object_add(o, "skill", skill);
-	if (pack_dir(opt->skill, &pack, &err) < 0)
-		return cli_error(&err);
-	text = base64_encode(pack.data, pack.len);
-	free(pack.data);
-	add_str(skill, "archive_base64", text);
-	add_str(skill, "entrypoint", opt->entry);
-	add_skill_name(skill, opt->skill);
-	free(text);
-	return 0;
-}
-
-static int build(const struct job_options *o, char **argv, bool wait, struct json_object *body)
-{
-	int r = 0;
-
-	if (!o->python && !o->skill && !*argv)
-		return cli_usage("what is to be run? See `nsbox job submit --help`");
-	if (o->python && (*argv || o->skill))
-		return cli_usage("--python takes neither a program nor --skill");
-	if (!wait) /* the synchronous calls say it by their path */
-		add_str(body, "kind",
-			o->python  ? "python-function"
-			: o->skill ? "skill"
-				   : "command");
-	add_str(body, "workspace_id", o->workspace);
-	add_str(body, "cwd", o->cwd);
-	if (o->timeout > 0)
-		json_object_object_add(body, "timeout_seconds", json_object_new_double(o->timeout));
-	if (o->manifest)
-		r = add_file(body, "manifest", o->manifest, true);
-	if (r == 0 && o->skill)
-		r = add_skill(body, o);
-	if (r == 0 && o->python) {
-		r = add_file(body, "code", o->python, false);
-		add_str(body, "function_name", o->function);
-		if (r == 0 && o->params)
-			r = add_params(body, o->params);
-	}
-	if (r == 0 && o->input)
-		r = add_stdin(body, o->input);
-	add_inputs(body, o);
-	if (o->envs)
-		add_env(body, o);
-	if (r == 0 && *argv) {
-		struct json_object *list = json_object_new_array();
-
-		for (; *argv; argv++)
-			json_object_array_add(list, json_object_new_string(*argv));
-		json_object_object_add(body, "argv", list);
-	}
-	return r;
-}
-
-/* ------------------------------------------------------------------ the answer */
-
-static int integer(struct json_object *o, const char *key, int otherwise)
-{
-	struct json_object *v = NULL;
-
-	if (!json_object_is_type(o, json_type_object) || !json_object_object_get_ex(o, key, &v) ||
-	    !json_object_is_type(v, json_type_int))
-		return otherwise;
-	return json_object_get_int(v);
-}
-
-static bool is_true(struct json_object *o, const char *key)
-{
-	struct json_object *v = NULL;
-
-	return json_object_object_get_ex(o, key, &v) && json_object_get_boolean(v);
-}
-
-/* Print a finished job's streams and value; its exit status. */
-static int show_result(struct json_object *result)
-{
-	const char *out = answer_text(result, "stdout"), *err = answer_text(result, "stderr");
-	const char *cause = answer_text(result, "cause"), *msg = answer_text(result, "msg");
-	struct json_object *data = NULL;
-	int code = integer(result, "code", 0), status = integer(result, "exit_code", EXIT_NSBOX);
-
-	if (out)
-		fputs(out, stdout);
-	if (err)
-		fputs(err, stderr);
-	if (json_object_object_get_ex(result, "data", &data) && data)
-		printf("%s\n",
-		       json_object_to_json_string_ext(
-			       data, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-	if (is_true(result, "stdout_truncated") || is_true(result, "stderr_truncated"))
-		fprintf(stderr, "nsbox: output was cut at the policy's limit\n");
-	if (msg && *msg && code != 200)
-		fprintf(stderr, "nsbox: %s\n", msg);
-	else if (cause && strcmp(cause, "exit") != 0)
-		fprintf(stderr, "nsbox: ended: %s\n", cause);
-	return status == 0 && code != 200 ? 1 : status;
-}
+#include "nsbox/cli/job_request.h"
 
 static int submit(int argc, char **argv, const char *usage, bool wait)
 {
 	struct job_options o = { 0 };
 	struct json_object *body = json_object_new_object();
 	struct answer a = { 0 };
-	int r = cli_options(argc, argv, usage, submit_rows, &o);
+	int r = cli_options(argc, argv, usage, job_submit_rows, &o);
 
 	if (r >= 0) {
 		json_object_put(body);
 		return r;
 	}
-	r = build(&o, argv + optind, wait, body);
+	r = job_build(&o, argv + optind, wait, body);
 	if (r == 0)
-		r = ask(&o, "POST",
-			!wait	   ? "/v1/jobs"
-			: o.python ? "/v1/execute/python-function"
-				   : "/v1/execute/command",
-			body, &a);
+		r = job_ask(&o, "POST",
+			    !wait      ? "/v1/jobs"
+			    : o.python ? "/v1/execute/python-function"
+				       : "/v1/execute/command",
+			    body, &a);
 	if (r == 0 && !o.json) {
 		if (wait)
-			r = show_result(a.body);
+			r = job_show_result(a.body);
 		else
 			printf("%s\n", answer_text(a.body, "id") ? answer_text(a.body, "id") : "");
 	}
@@ -407,11 +55,11 @@ static int job_list(int argc, char **argv)
 	struct job_options o = { 0 };
 	struct answer a = { 0 };
 	struct json_object *list = NULL;
-	int r = cli_options(argc, argv, "nsbox job list [OPTION...]", plain_rows, &o);
+	int r = cli_options(argc, argv, "nsbox job list [OPTION...]", job_plain_rows, &o);
 
 	if (r >= 0)
 		return r;
-	r = ask(&o, "GET", "/v1/jobs", NULL, &a);
+	r = job_ask(&o, "GET", "/v1/jobs", NULL, &a);
 	if (r == 0 && !o.json && json_object_object_get_ex(a.body, "jobs", &list)) {
 		for (size_t i = 0; i < json_object_array_length(list); i++) {
 			struct json_object *j = json_object_array_get_idx(list, i);
@@ -432,7 +80,7 @@ static int one(int argc, char **argv, const char *usage, const char *method)
 	struct answer a = { 0 };
 	struct json_object *result = NULL;
 	char path[128];
-	int r = cli_options(argc, argv, usage, plain_rows, &o);
+	int r = cli_options(argc, argv, usage, job_plain_rows, &o);
 
 	if (r >= 0)
 		return r;
@@ -442,12 +90,12 @@ static int one(int argc, char **argv, const char *usage, const char *method)
 	    strcspn(argv[optind], "/?#% \t\r\n") != strlen(argv[optind]))
 		return cli_usage("'%s' is no job id", argv[optind]);
 	snprintf(path, sizeof(path), "/v1/jobs/%s", argv[optind]);
-	r = ask(&o, method, path, NULL, &a);
+	r = job_ask(&o, method, path, NULL, &a);
 	if (r == 0 && !o.json) {
 		fprintf(stderr, "state     %s\n", answer_text(a.body, "state"));
 		if (json_object_object_get_ex(a.body, "result", &result) && result &&
 		    !strcmp(method, "GET"))
-			r = show_result(result);
+			r = job_show_result(result);
 	}
 	answer_done(&a);
 	return r;

@@ -78,8 +78,6 @@ def cannot_run(case):
         return "unknown key %s" % sorted(set(case) - CASE_KEYS)
     if "setup" in case:
         return "asks for a prepared machine: %s" % case["setup"]
-    if case["run"].get("same_session"):
-        return "asks for a session"
     for step in steps(case):
         if step is not case and set(step) - STEP_KEYS:
             return "unknown key %s of a step" % sorted(set(step) - STEP_KEYS)

@@ -132,15 +132,17 @@ class Cli:
         self.private = paths.scratch("nsbox-cases-tmp-")
         self.active = set()
         self.lock = threading.Lock()
+        self.service = None  # for cases that need one
 
     def service_pids(self):
-        return []
+        return self.service.pids() if self.service else []
 
     def watched(self):
         return [self.private]
 
     def close(self):
-        pass
+        if self.service:
+            self.service.stop()
 
     def command(self, step, case, place):
         """(argv, directory of collected files or None)"""
@@ -183,11 +185,35 @@ class Cli:
         return argv, output
 
     def run(self, step, case):
+        if session_of(case):
+            return self.run_in_session(step, case)
         place = tempfile.mkdtemp(prefix="nsbox-case-")
         try:
             return self.run_in(place, step, case)
         finally:
             shutil.rmtree(place, ignore_errors=True)
+
+    def run_in_session(self, step, case):
+        """By `nsbox session exec`, with a service of our own."""
+        if not self.service:
+            self.service = service.Daemon()
+            self.active.add(self.service.pid)
+        argv = [self.nsbox, "session", "exec", "--socket", self.service.socket, "--json"]
+        if "timeout_s" in step.get("manifest", {}):
+            argv += ["--timeout", str(step["manifest"]["timeout_s"])]
+        argv += [session_of(case), "--", *step["run"]["argv"]]
+        began = time.monotonic()
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=GUARD_SECONDS, check=False)
+        outcome = cases.Outcome()
+        outcome.duration = time.monotonic() - began
+        try:
+            answer = json.loads(done.stdout)
+        except ValueError:
+            refuse(outcome, done.stderr.decode("utf-8", "replace"))
+            return outcome
+        fill_answer(outcome, answer)
+        return outcome
 
     def run_in(self, place, step, case):
         argv, output = self.command(step, case, place)
@@ -242,6 +268,22 @@ class Cli:
             outcome.exit = status
 
 
+def session_of(case):
+    """The session that all steps of a case share, or None."""
+    return "case-" + case["id"] if case["run"].get("same_session") else None
+
+
+def fill_answer(outcome, answer):
+    """The daemon's answer: the report and the streams."""
+    fill(outcome, answer)
+    for stream in ("stdout", "stderr"):
+        raw = answer.get(stream + "_base64")
+        if raw is not None:
+            setattr(outcome, stream, base64.b64decode(raw))
+        else:
+            setattr(outcome, stream, (answer.get(stream) or "").encode())
+
+
 def read_tree(root):
     found = {}
     for where, _, names in os.walk(root):
@@ -288,8 +330,13 @@ class Daemon:
             body["outputs"] = ["**"]
         if wants(step, case, "extra_syscalls"):
             body["operator"] = True  # who may ask for calls by name
-        if wants(step, case, "extra_syscalls"):
-            body["operator"] = True
+        if session_of(case):
+            # The policy is the session's, made by the first step: of a later one's wishes only
+            # the time can be another.
+            body["session_id"] = session_of(case)
+            body["manifest"] = manifest_of({}, case)
+            if "timeout_s" in step.get("manifest", {}):
+                body["timeout_seconds"] = step["manifest"]["timeout_s"]
         if "argv" in run:
             text = step.get("stdin", case.get("stdin"))
             if text is not None:
@@ -335,13 +382,7 @@ class Daemon:
         return status, answer.get("result") or answer
 
     def report(self, outcome, kind, status, answer):
-        fill(outcome, answer)
-        for stream in ("stdout", "stderr"):
-            raw = answer.get(stream + "_base64")
-            if raw is not None:
-                setattr(outcome, stream, base64.b64decode(raw))
-            else:
-                setattr(outcome, stream, (answer.get(stream) or "").encode())
+        fill_answer(outcome, answer)
         outcome.files = {o["path"]: base64.b64decode(o["content_base64"])
                          for o in answer.get("outputs") or ()}
         if status >= 400 and outcome.refused:

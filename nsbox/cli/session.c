@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `nsbox session`: sandboxes that the daemon keeps between commands. As with `nsbox job run` a
+ * command's output is printed and its exit status is ours.
+ */
+#include <json-c/json.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "nsbox/cli/job_request.h"
+#include "nsbox/util.h"
+
+/* ------------------------------------------------------------------ progress */
+
+/* How long it has been, on a terminal. A process of its own: we wait for the answer. */
+static pid_t progress_start(const struct job_options *o, const char *what)
+{
+	const struct timespec tick = { 0, 200000000 };
+	uint64_t began = monotonic_us();
+	pid_t pid;
+
+	if (o->json || !isatty(STDERR_FILENO))
+		return 0;
+	fflush(NULL);
+	pid = fork();
+	if (pid)
+		return pid > 0 ? pid : 0;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		nanosleep(&tick, NULL);
+		fprintf(stderr, "\r\033[Knsbox: %s, %.1f s", what,
+			(double)(monotonic_us() - began) / 1000000);
+	}
+}
+
+static void progress_stop(pid_t pid)
+{
+	if (!pid)
+		return;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	fprintf(stderr, "\r\033[K");
+}
+
+/* ------------------------------------------------------------------ verbs */
+
+static bool is_id(const char *s)
+{
+	static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				   "0123456789._:@-";
+
+	return *s && *s != '.' && strlen(s) < 128 && strspn(s, good) == strlen(s);
+}
+
+/* Options, then the name; what follows it is the caller's. -1, or an exit status. */
+static int read_line(int argc, char **argv, const char *usage, const struct option_row *rows,
+		     struct job_options *o)
+{
+	int r = cli_options(argc, argv, usage, rows, o);
+
+	if (r >= 0)
+		return r;
+	o->session = argv[optind];
+	if (!o->session)
+		return cli_usage("a name for the session is needed: `%s`", usage);
+	if (!is_id(o->session))
+		return cli_usage(
+			"'%s' is no session's name: letters, digits and \"._:@-\", at most "
+			"127",
+			o->session);
+	optind++;
+	return -1;
+}
+
+static int integer(struct json_object *o, const char *key)
+{
+	struct json_object *v = NULL;
+
+	return json_object_object_get_ex(o, key, &v) ? json_object_get_int(v) : 0;
+}
+
+static void show(struct json_object *s)
+{
+	printf("%-32s %-16s %-7s %8d %8d %8d\n", answer_text(s, "id"),
+	       answer_text(s, "workspace_id"), answer_text(s, "state"), integer(s, "running"),
+	       integer(s, "commands"), integer(s, "idle_seconds"));
+}
+
+static void show_head(void)
+{
+	printf("%-32s %-16s %-7s %8s %8s %8s\n", "SESSION", "WORKSPACE", "STATE", "RUNNING",
+	       "COMMANDS", "IDLE");
+}
+
+static int session_create(int argc, char **argv)
+{
+	struct job_options o = { 0 };
+	struct json_object *body, *session = NULL;
+	struct answer a = { 0 };
+	pid_t pid;
+	int r = read_line(argc, argv, "nsbox session create [OPTION...] NAME", session_create_rows,
+			  &o);
+
+	if (r >= 0)
+		return r;
+	body = json_object_new_object();
+	r = session_build(&o, body);
+	if (r == 0) {
+		pid = progress_start(&o, "making the session");
+		r = job_ask(&o, "POST", "/v1/sessions", body, &a);
+		progress_stop(pid);
+	}
+	if (r == 0 && !o.json && json_object_object_get_ex(a.body, "session", &session))
+		printf("%s\n", answer_text(session, "id"));
+	answer_done(&a);
+	json_object_put(body);
+	cli_inputs_done(&o.inputs);
+	return r;
+}
+
+static int session_exec(int argc, char **argv)
+{
+	struct job_options o = { 0 };
+	struct json_object *body;
+	struct answer a = { 0 };
+	pid_t pid;
+	int r = read_line(argc, argv, "nsbox session exec [OPTION...] NAME [--] PROGRAM [ARG...]",
+			  session_exec_rows, &o);
+
+	if (r >= 0)
+		return r;
+	argv += optind;
+	if (*argv && !strcmp(*argv, "--"))
+		argv++;
+	body = json_object_new_object();
+	r = job_build(&o, argv, true, body);
+	if (r == 0) {
+		pid = progress_start(&o, "running");
+		r = job_ask(&o, "POST", "/v1/execute/command", body, &a);
+		progress_stop(pid);
+	}
+	if (r == 0 && !o.json)
+		r = job_show_result(a.body);
+	answer_done(&a);
+	json_object_put(body);
+	cli_inputs_done(&o.inputs);
+	return r;
+}
+
+static int session_list(int argc, char **argv)
+{
+	struct job_options o = { 0 };
+	struct answer a = { 0 };
+	struct json_object *list = NULL;
+	int r = cli_options(argc, argv, "nsbox session list [OPTION...]", job_plain_rows, &o);
+
+	if (r >= 0)
+		return r;
+	r = job_ask(&o, "GET", "/v1/sessions", NULL, &a);
+	if (r == 0 && !o.json && json_object_object_get_ex(a.body, "sessions", &list)) {
+		show_head();
+		for (size_t i = 0; i < json_object_array_length(list); i++)
+			show(json_object_array_get_idx(list, i));
+	}
+	answer_done(&a);
+	return r;
+}
+
+static int one(int argc, char **argv, const char *usage, const char *method)
+{
+	struct job_options o = { 0 };
+	struct answer a = { 0 };
+	char path[160];
+	int r = read_line(argc, argv, usage, job_plain_rows, &o);
+
+	if (r >= 0)
+		return r;
+	snprintf(path, sizeof(path), "/v1/sessions/%s", o.session);
+	r = job_ask(&o, method, path, NULL, &a);
+	if (r == 0 && !o.json) {
+		show_head();
+		show(a.body);
+	}
+	answer_done(&a);
+	return r;
+}
+
+static int session_info(int argc, char **argv)
+{
+	return one(argc, argv, "nsbox session info [OPTION...] NAME", "GET");
+}
+
+static int session_delete(int argc, char **argv)
+{
+	return one(argc, argv, "nsbox session delete [OPTION...] NAME", "DELETE");
+}
+
+static const struct command verbs[] = {
+	{ "create", session_create, "make one" },
+	{ "exec", session_exec, "run a program in one, which is made where there is none" },
+	{ "list", session_list, "those that are alive" },
+	{ "info", session_info, "one of them" },
+	{ "delete", session_delete, "end one, with all that runs in it" },
+	{ NULL, NULL, NULL },
+};
+
+int cmd_session(int argc, char **argv)
+{
+	return cli_verbs(argc, argv, "session", verbs, "");
+}
