@@ -26,7 +26,8 @@
 #include "nsbox/tree.h"
 #include "nsbox/util.h"
 
-#define MEMFDS_MAX 1024
+#define MEMFDS_MAX	    1024
+#define WATCH_AFTER_KILL_US 200000 /* for what was killed to be gone */
 
 static uint64_t resident(pid_t pid)
 {
@@ -207,12 +208,22 @@ static pid_t heaviest_left(const struct nsbox_sandbox *sb, uint64_t *ret_weight)
 	return worst;
 }
 
+/* Whoever was told to go still holds what it held; nobody else shall go for that. */
+static bool is_being_ended(const struct nsbox_sandbox *sb)
+{
+	for (const struct exec *ex = sb->execs; ex; ex = ex->next)
+		if (ex->stop_cause == NSBOX_CAUSE_MEMORY)
+			return true;
+	return false;
+}
+
 static void end_someone(struct nsbox_sandbox *sb)
 {
 	uint64_t running, left;
 	struct exec *ex = heaviest(sb, &running);
 	pid_t pid = heaviest_left(sb, &left);
 
+	sb->watch_at = monotonic_us() + WATCH_AFTER_KILL_US;
 	if (ex && (running >= left || !pid)) {
 		ex->watch_kills++;
 		stop_exec(sb, ex, NSBOX_CAUSE_MEMORY);
@@ -230,6 +241,6 @@ void watchdog_look(struct nsbox_sandbox *sb)
 		look_at_files(sb);
 	now = held_memory(sb->pid, sb->watch_files + sb->watch_memfds, sb->fixed->limits.memory);
 	sb->watch_peak = MAX(sb->watch_peak, now);
-	if (now > sb->fixed->limits.memory)
+	if (now > sb->fixed->limits.memory && !is_being_ended(sb))
 		end_someone(sb);
 }
