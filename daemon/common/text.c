@@ -286,6 +286,29 @@ bool json_value_check(const char *s, size_t len, unsigned depth)
 	}
 }
 
+char *path_encode(const char *path)
+{
+	static const char hex[] = "0123456789ABCDEF";
+	char *ret = malloc(3 * strlen(path) + 1), *to = ret;
+
+	for (; ret && *path; path++) {
+		unsigned char c = (unsigned char)*path;
+		bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+		bool plain = letter || (c >= '0' && c <= '9') || strchr("-._~/", c);
+
+		if (plain) {
+			*to++ = (char)c;
+		} else {
+			*to++ = '%';
+			*to++ = hex[c >> 4];
+			*to++ = hex[c & 15];
+		}
+	}
+	if (to)
+		*to = '\0';
+	return ret;
+}
+
 struct raw {
 	size_t len;
 	char text[];

@@ -13,6 +13,9 @@ char *base64_encode(const void *data, size_t len);
 /* RFC 4648, padded, no white space. 0, -EINVAL or -ENOMEM; *ret is malloc'd, never NULL on 0. */
 int base64_decode(const char *s, size_t len, unsigned char **ret, size_t *ret_len);
 
+/* As a path of a URL: all but letters, digits, "-._~/" as %XX. malloc'd; NULL without memory. */
+char *path_encode(const char *path);
+
 bool utf8_valid(const char *s, size_t len);
 /* A JSON string in which each byte that is not UTF-8 became U+FFFD; NULL without memory. */
 struct json_object *json_text_new(const char *s, size_t len);

@@ -142,6 +142,7 @@ static const struct route {
 	void (*handle)(struct front *f, struct http_request *rq, const char *rest);
 	bool prefix;	    /* what follows is one path component, given as `rest` */
 	const char *suffix; /* and this behind it */
+	bool tail;	    /* and then anything, api_tail() */
 } routes[] = {
 	{ "POST", "/v1/execute/python-function", api_python, false },
 	{ "POST", "/v1/execute/command", api_command, false },
@@ -150,6 +151,7 @@ static const struct route {
 	{ "GET", "/v1/jobs/", api_get_job, true, NULL },
 	{ "GET", "/v1/jobs/", api_get_events, true, "/events" },
 	{ "POST", "/v1/jobs/", api_post_stdin, true, "/stdin" },
+	{ "GET", "/v1/jobs/", api_get_output, true, "/outputs/", true },
 	{ "DELETE", "/v1/jobs/", api_delete_job, true },
 	{ "POST", "/v1/sessions", api_post_session, false },
 	{ "GET", "/v1/sessions", api_list_sessions, false },
@@ -175,11 +177,24 @@ static bool path_matches(const struct route *r, const char *path, char ret[ID_MA
 	if (strncmp(path, r->path, n) != 0)
 		return false;
 	len = strcspn(path + n, "/");
-	if (len == 0 || len >= ID_MAX || strcmp(path + n + len, r->suffix ? r->suffix : "") != 0)
+	if (len == 0 || len >= ID_MAX)
+		return false;
+	if (r->tail ? strncmp(path + n + len, r->suffix, strlen(r->suffix)) != 0
+		    : strcmp(path + n + len, r->suffix ? r->suffix : "") != 0)
 		return false;
 	memcpy(ret, path + n, len);
 	ret[len] = 0;
 	return true;
+}
+
+/* "/v1/THINGS/ID/WORD/": five slashes, then the rest. */
+const char *api_tail(const struct http_request *rq)
+{
+	const char *p = http_path(rq);
+
+	for (int i = 0; i < 5; i++)
+		p += strcspn(p, "/") + 1;
+	return p;
 }
 
 static void reply_no_route(struct http_request *rq, const char *allow)

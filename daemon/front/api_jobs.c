@@ -542,7 +542,7 @@ static void reply_ended(struct front *f, struct http_request *rq, const char *id
 		reply_unknown(rq, id);
 	} else {
 		if (reply)
-			json_put(l.o, "result", json_raw_new(reply, len));
+			json_put(l.o, "result", api_result_object(reply, len));
 		api_reply(rq, 200, l.o, NULL);
 	}
 }
@@ -681,4 +681,32 @@ void api_get_receipt(struct front *f, struct http_request *rq, const char *id)
 		http_reply_error(rq, 404, "not_found", "no receipt has the id '%.64s'", id);
 	else
 		http_reply(rq, 200, text, len, NULL);
+}
+
+/* ------------------------------------------------------------------ outputs */
+
+void api_get_output(struct front *f, struct http_request *rq, const char *id)
+{
+	const struct journal_ops *op = f->journal->ops;
+	struct lookup l = { 0 };
+	auto_free char *reply = NULL;
+	struct nsbox_error err = { 0 };
+	size_t len = 0;
+	int r;
+
+	if (find_alive(f, rq, id)) {
+		http_reply_error(rq, 409, "conflict", "the job has not ended yet");
+		return;
+	}
+	api_who(f, rq, &l.who);
+	r = op->find(f->journal, id, on_found, &l, &err);
+	if (r >= 0 && l.o)
+		r = op->read(f->journal, id, JOURNAL_REPLY, &reply, &len, &err);
+	if (r < 0)
+		api_reply_error(rq, 503, &err);
+	else if (!l.o)
+		reply_unknown(rq, id);
+	else
+		api_reply_output(rq, reply, api_tail(rq));
+	json_object_put(l.o);
 }

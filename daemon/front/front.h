@@ -143,6 +143,13 @@ void api_delete_job(struct front *f, struct http_request *rq, const char *id);
 void api_post_stdin(struct front *f, struct http_request *rq, const char *id);
 void api_get_events(struct front *f, struct http_request *rq, const char *id);
 void api_get_receipt(struct front *f, struct http_request *rq, const char *id);
+void api_get_output(struct front *f, struct http_request *rq, const char *id);
+
+/* api_outputs.c: a result as clients get it; one file of a result (NULL: there is none). */
+struct json_object *api_result_object(const char *reply, size_t len);
+void api_reply_output(struct http_request *rq, const char *reply, const char *path);
+/* api.c: what follows the id and the route's words in the path. */
+const char *api_tail(const struct http_request *rq);
 
 /* api_sessions.c */
 void api_list_sessions(struct front *f, struct http_request *rq, const char *rest);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/media_type.h"
 #include "daemon/common/text.h"
 #include "daemon/front/job.h"
 #include "daemon/front/json_reply.h"
@@ -98,7 +99,17 @@ static int put_stream(struct json_object *o, const char *name, const struct capt
 	return r == 0 ? json_put(o, key, json_object_new_boolean(capture_truncated(c))) : r;
 }
 
-static struct json_object *output_new(const struct output_file *f)
+/* Where the file is to be had as it is; what is not kept has no place. */
+static void put_place(struct json_object *o, const struct job *j, const char *path)
+{
+	auto_free char *encoded = j->sync ? NULL : path_encode(path);
+	auto_free char *url = NULL;
+
+	if (encoded && asprintf(&url, "/v1/jobs/%s/outputs/%s", j->id, encoded) > 0)
+		json_put_text(o, "url", url);
+}
+
+static struct json_object *output_new(const struct job *j, const struct output_file *f)
 {
 	struct json_object *o = json_object_new_object();
 	auto_free char *text = f->note ? NULL : base64_encode(f->data, f->size);
@@ -112,20 +123,23 @@ static struct json_object *output_new(const struct output_file *f)
 	}
 	json_put_u64(o, "size", f->size);
 	json_put_text(o, "sha256", f->sha256);
+	json_put_text(o, "media_type", media_type_of(f->path));
+	put_place(o, j, f->path);
 	json_put(o, "content_base64", text ? json_object_new_string(text) : NULL);
 	return o;
 }
 
 /* Files that came whole are in `outputs`, those that did not are named with the reason. */
-static int put_outputs(struct json_object *reply, const struct outputs *o)
+static int put_outputs(struct json_object *reply, const struct job *j)
 {
+	const struct outputs *o = &j->outputs;
 	struct json_object *sent = json_object_new_array(), *kept = json_object_new_array();
 
 	for (size_t i = 0; sent && kept && i < o->n; i++) {
 		const struct output_file *f = &o->files[i];
 
 		if (f->sha256[0])
-			json_object_array_add(f->note ? kept : sent, output_new(f));
+			json_object_array_add(f->note ? kept : sent, output_new(j, f));
 	}
 	if (json_put(reply, "outputs", sent) < 0) {
 		json_object_put(kept);
@@ -359,7 +373,7 @@ static int put_run(struct json_object *reply, const struct job *j)
 		r = job_put_held(reply, j);
 	if (r == 0 && j->plan)
 		r = json_put_text(reply, "policy_sha256", j->plan->digest);
-	return r == 0 ? put_outputs(reply, &j->outputs) : r;
+	return r == 0 ? put_outputs(reply, j) : r;
 }
 
 /* A session was made, or has ended before it was. */

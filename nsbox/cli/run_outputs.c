@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "daemon/common/digest.h"
+#include "daemon/common/media_type.h"
 #include "daemon/common/text.h"
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
@@ -27,9 +29,34 @@ static void say_left_out(const char *path, const char *note)
 	fprintf(stderr, "nsbox: output '%s' was left out: %s\n", shown ? shown : "?", note);
 }
 
+struct taken {
+	struct json_object *list;
+	int dir; /* where they are written */
+};
+
+/* What was written, as sha256sum(1) says it. */
+static void add_digest(struct json_object *o, int dir, const char *path)
+{
+	auto_close int fd = openat(dir, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	char hex[DIGEST_HEX];
+	struct stat st;
+	void *p;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return;
+	p = st.st_size ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+	if (p == MAP_FAILED)
+		return;
+	if (digest_hex(p ? p : "", (size_t)st.st_size, hex, NULL) == 0)
+		json_object_object_add(o, "sha256", json_object_new_string(hex));
+	if (p)
+		munmap(p, (size_t)st.st_size);
+}
+
 static void note_output(void *ctx, int kind, const char *path, uint64_t size, const char *note)
 {
-	struct json_object *list = ctx, *o;
+	const struct taken *t = ctx;
+	struct json_object *o;
 
 	if (kind == NSBOX_FRAME_NOTE)
 		say_left_out(path, note);
@@ -44,9 +71,13 @@ static void note_output(void *ctx, int kind, const char *path, uint64_t size, co
 				       json_object_new_string(exact ? exact : ""));
 	}
 	json_object_object_add(o, "size", json_object_new_int64((int64_t)size));
-	if (kind == NSBOX_FRAME_NOTE)
+	if (kind == NSBOX_FRAME_NOTE) {
 		json_object_object_add(o, "leftOut", json_text_new(note, strlen(note)));
-	json_object_array_add(list, o);
+	} else {
+		add_digest(o, t->dir, path);
+		json_object_object_add(o, "mediaType", json_object_new_string(media_type_of(path)));
+	}
+	json_object_array_add(t->list, o);
 }
 
 static unsigned output_rules(const struct run *c, struct nsbox_output *rules)
@@ -114,6 +145,7 @@ int run_collect(struct run *c, struct nsbox_error *err)
 {
 	const struct nsbox_files_limits lim = NSBOX_FILES_LIMITS_DEFAULT;
 	auto_close int stream = -1, dir = -1;
+	struct taken taken;
 	int r;
 
 	if (!c->opt->output)
@@ -127,5 +159,6 @@ int run_collect(struct run *c, struct nsbox_error *err)
 	if (dir < 0)
 		return nsbox_fail(err, NSBOX_E_IO, errno, "open '%s'", c->opt->output);
 	c->outputs = json_object_new_array();
-	return nsbox_files_receive_dir(stream, dir, &lim, note_output, c->outputs, err);
+	taken = (struct taken){ c->outputs, dir };
+	return nsbox_files_receive_dir(stream, dir, &lim, note_output, &taken, err);
 }

@@ -26,23 +26,28 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def ask(sock, method, path, body=None, timeout=300.0, headers=None):
-    """(status, decoded JSON or text) of one request."""
+def fetch(sock, method, path, body=None, timeout=300.0, headers=None):
+    """(status, headers, bytes) of one request."""
     connection = UnixConnection(sock, timeout)
     try:
         headers = dict(headers or {})
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers.setdefault("Content-Type", "application/json")
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
-        raw = answer.read()
-        if "json" in (answer.getheader("Content-Type") or ""):
-            return answer.status, json.loads(raw.decode("utf-8"))
-        return answer.status, raw.decode("utf-8", "replace")
+        return answer.status, answer.headers, answer.read()
     finally:
         connection.close()
+
+
+def ask(sock, method, path, body=None, timeout=300.0, headers=None):
+    """(status, decoded JSON or text) of one request."""
+    status, answered, raw = fetch(sock, method, path, body, timeout, headers)
+    if "json" in (answered.get("Content-Type") or ""):
+        return status, json.loads(raw.decode("utf-8"))
+    return status, raw.decode("utf-8", "replace")
 
 
 def peer_pid(sock):
@@ -95,6 +100,9 @@ class Daemon:
 
     def ask(self, method, path, body=None, timeout=300.0, headers=None):
         return ask(self.socket, method, path, body, timeout, headers)
+
+    def fetch(self, method, path, body=None, timeout=300.0, headers=None):
+        return fetch(self.socket, method, path, body, timeout, headers)
 
     def pids(self):
         """The service's own long-lived processes; asked for while nothing runs.
