@@ -137,9 +137,16 @@ static bool image_name_ok(const char *s)
 static const struct {
 	uint8_t min, max;
 } request_fds[WIRE_KIND_MAX] = {
-	[WIRE_NEW] = { 1, 2 },	   [WIRE_EXEC] = { 1, 6 }, [WIRE_KILL] = { 0, 0 },
-	[WIRE_COLLECT] = { 1, 1 }, [WIRE_END] = { 0, 0 },
+	[WIRE_NEW] = { 1, 2 },	   [WIRE_EXEC] = { 1, 6 },  [WIRE_KILL] = { 0, 0 },
+	[WIRE_COLLECT] = { 1, 1 }, [WIRE_FILES] = { 1, 3 }, [WIRE_FILES_CANCEL] = { 0, 0 },
+	[WIRE_END] = { 0, 0 },
 };
+
+/* One descriptor, then those of the set. */
+static bool set_fits(uint32_t set, uint32_t all, unsigned n)
+{
+	return (set & ~all) == 0 && (unsigned)__builtin_popcount(set) + 1 == n;
+}
 
 static const char *request_fault(const struct wire_request *q, unsigned n)
 {
@@ -151,9 +158,12 @@ static const char *request_fault(const struct wire_request *q, unsigned n)
 		return "number of a program";
 	if (q->fds != n || n < request_fds[q->kind].min || n > request_fds[q->kind].max)
 		return "number of descriptors";
-	if (q->kind == WIRE_EXEC &&
-	    ((q->arg & ~WIRE_IO_ALL) != 0 || (unsigned)__builtin_popcount(q->arg) + 1 != n))
+	if (q->kind == WIRE_EXEC && !set_fits(q->arg, WIRE_IO_ALL, n))
 		return "descriptor set";
+	if (q->kind == WIRE_FILES && !set_fits(q->arg, WIRE_FILES_ALL, n))
+		return "descriptor set";
+	if ((q->kind == WIRE_FILES || q->kind == WIRE_FILES_CANCEL) && q->arg2 == 0)
+		return "number of a request";
 	if (!terminated(q->image, sizeof(q->image)) || !image_name_ok(q->image))
 		return "image name";
 	if (!terminated(q->base, sizeof(q->base)))

@@ -6,7 +6,8 @@
  * at the first malformed message.
  *
  * Front -> spawn: NEW makes a sandbox (plan, and a file stream to unpack), EXEC runs in it, several
- * at once where they leave their processes behind, KILL, COLLECT, END. Spawn -> front: EVENT, the library's struct nsbox_event.
+ * at once where they leave their processes behind, KILL, COLLECT, FILES, END. Spawn -> front: EVENT,
+ * the library's struct nsbox_event.
  */
 #ifndef DAEMON_WIRE_H
 #define DAEMON_WIRE_H
@@ -25,9 +26,12 @@ enum wire_kind {
 	WIRE_EXEC, /* exec; fds: exec request, then those of struct nsbox_io that `arg` (WIRE_IO_*) has */
 	WIRE_KILL,    /* exec, 0: all; arg: cause, arg2: signal */
 	WIRE_COLLECT, /* exec: whose outputs, or 0; fds: out. outputs */
-	WIRE_END,     /* take the sandbox down */
-	WIRE_EVENT,   /* spawn -> front; fds: terminal master, or none */
-	WIRE_HELLO,   /* spawn -> front, first and once: struct wire_hello */
+	WIRE_FILES, /* fds: request (nsbox_files_encode()), then those that `arg` (WIRE_FILES_*) has. arg2:
+		       its number, not 0 */
+	WIRE_FILES_CANCEL, /* arg2: the number */
+	WIRE_END,	   /* take the sandbox down */
+	WIRE_EVENT,	   /* spawn -> front; fds: terminal master, or none */
+	WIRE_HELLO,	   /* spawn -> front, first and once: struct wire_hello */
 	WIRE_KIND_MAX
 };
 
@@ -40,6 +44,9 @@ enum wire_io {
 	WIRE_IO_RESULT = 1 << 4,
 	WIRE_IO_ALL = (1 << 5) - 1
 };
+
+/* Which descriptors come with WIRE_FILES, in this order. */
+enum wire_files { WIRE_FILES_IN = 1 << 0, WIRE_FILES_OUT = 1 << 1, WIRE_FILES_ALL = (1 << 2) - 1 };
 
 struct wire_output {
 	char glob[256]; /* NUL-terminated */

@@ -225,6 +225,29 @@ static int on_collect(struct spawn *s, struct box *b, const struct wire_request 
 	return why.code ? send_failed(s, b->id, q->exec, NSBOX_EVENT_COLLECTED, &why, err) : 0;
 }
 
+static int on_files(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		    unsigned n, struct nsbox_error *err)
+{
+	struct nsbox_event ev = { .kind = NSBOX_EVENT_FILES, .id = q->arg2, .fd = -1 };
+	int in = q->arg & WIRE_FILES_IN ? fds[1] : -1;
+	int out = q->arg & WIRE_FILES_OUT ? fds[n - 1] : -1;
+
+	if (!b->sb)
+		nsbox_fail(&ev.error, NSBOX_E_INVALID, ESRCH, "the sandbox is gone");
+	else
+		nsbox_sandbox_files_blob(b->sb, fds[0], q->arg2, in, out, &ev.error);
+	return ev.error.code ? send_event(s, b->id, 0, &ev, err) : 0;
+}
+
+static int on_files_cancel(struct spawn *s, struct box *b, const struct wire_request *q,
+			   const int *fds, unsigned n, struct nsbox_error *err)
+{
+	/* One that is over already is no fault: its event is on the way. */
+	if (b->sb)
+		(void)nsbox_sandbox_files_cancel(b->sb, q->arg2, NULL);
+	return 0;
+}
+
 /* Its processes take a moment to go, and nobody waits for that: the place is free afterwards. */
 static int on_end(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
 		  unsigned n, struct nsbox_error *err)
@@ -249,6 +272,8 @@ static const struct {
 	[WIRE_EXEC]    = { on_exec,    true },
 	[WIRE_KILL]    = { on_kill,    true },
 	[WIRE_COLLECT] = { on_collect, true },
+	[WIRE_FILES]   = { on_files,   true },
+	[WIRE_FILES_CANCEL] = { on_files_cancel, true },
 	[WIRE_END]     = { on_end,     true },
 	/* clang-format on */
 };

@@ -82,6 +82,10 @@ START_TEST(test_good)
 		{ WIRE_EXEC, 0, 1 },
 		{ WIRE_EXEC, WIRE_IO_OUT | WIRE_IO_ERR, 3 },
 		{ WIRE_EXEC, WIRE_IO_ALL, 6 },
+		{ WIRE_FILES, 0, 1 },
+		{ WIRE_FILES, WIRE_FILES_OUT, 2 },
+		{ WIRE_FILES, WIRE_FILES_ALL, 3 },
+		{ WIRE_FILES_CANCEL, 0, 0 },
 		{ WIRE_KILL, NSBOX_CAUSE_CANCELLED, 0 },
 		{ WIRE_COLLECT, 0, 1 },
 		{ WIRE_END, 0, 0 },
@@ -91,6 +95,7 @@ START_TEST(test_good)
 		struct wire_request q = request(rows[i].kind, rows[i].fds);
 
 		q.arg = rows[i].arg;
+		q.arg2 = 9;
 		ck_assert_int_eq(deliver(&q, sizeof(q), rows[i].fds, NULL), 1);
 	}
 }
@@ -156,6 +161,16 @@ static void kill_with_fd(struct wire_request *q)
 {
 	q->kind = WIRE_KILL;
 }
+static void files_without_number(struct wire_request *q)
+{
+	q->kind = WIRE_FILES;
+}
+static void files_without_mask(struct wire_request *q)
+{
+	q->kind = WIRE_FILES;
+	q->arg = WIRE_FILES_OUT;
+	q->arg2 = 9;
+}
 static void long_glob(struct wire_request *q)
 {
 	q->outputs = 1;
@@ -163,10 +178,11 @@ static void long_glob(struct wire_request *q)
 }
 
 static void (*const spoil[])(struct wire_request *q) = {
-	bad_magic,	  bad_kind,	kind_zero,	   kind_huge,
-	no_number,	  wrong_count,	long_image,	   path_image,
-	long_base,	  many_outputs, exec_without_mask, exec_without_number,
-	exec_beyond_mask, kill_with_fd, long_glob,
+	bad_magic,	    bad_kind,	  kind_zero,	     kind_huge,
+	no_number,	    wrong_count,  long_image,	     path_image,
+	long_base,	    many_outputs, exec_without_mask, exec_without_number,
+	exec_beyond_mask,   kill_with_fd, long_glob,	     files_without_number,
+	files_without_mask,
 };
 
 START_TEST(test_bad)
