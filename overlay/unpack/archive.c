@@ -24,6 +24,9 @@ struct job {
 	uint64_t total; /* inflated so far */
 	uint32_t entries;
 	int fd;
+	bool legacy_names; /* zip: they may be in another encoding */
+	bool no_modes; /* zip of a system without: what can be executed is known by its beginning */
+	char block[65536]; /* of the file that is being read */
 	struct nsbox_error *err;
 };
 
@@ -82,42 +85,59 @@ static int fill_up(struct job *j, uint64_t left, int result)
 	return result;
 }
 
-static int put_content(struct job *j, const char *name, uint64_t size)
+/* The next bytes of the file, into j->block; 0 at its end. Counted, and checked against `left`. */
+static la_ssize_t next_block(struct job *j, const char *name, uint64_t left)
 {
-	char buf[65536];
-	uint64_t left = size;
+	la_ssize_t n = archive_read_data(j->a, j->block, sizeof(j->block));
 
-	for (;;) {
-		la_ssize_t n = archive_read_data(j->a, buf, sizeof(buf));
-		int r = 0;
+	if (n == 0)
+		return left ? refuse(j, name, NSBOX_E_INVALID, "smaller than its header says") : 0;
+	if (n < 0)
+		return broken(j, name);
+	if ((uint64_t)n > left)
+		return refuse(j, name, NSBOX_E_INVALID, "larger than its header says");
+	return count_bytes(j, name, (size_t)n) < 0 ? -EINVAL : n;
+}
 
-		if (n == 0)
-			break;
-		if (n < 0)
-			r = broken(j, name);
-		else if ((uint64_t)n > left)
-			r = refuse(j, name, NSBOX_E_INVALID, "larger than its header says");
-		else
-			r = count_bytes(j, name, (size_t)n);
-		if (r < 0)
-			return fill_up(j, left, r);
-		r = put(j, buf, (size_t)n);
+/* `n` bytes are in j->block already. */
+static int put_content(struct job *j, const char *name, uint64_t left, la_ssize_t n)
+{
+	while (n > 0) {
+		int r = put(j, j->block, (size_t)n);
+
 		if (r < 0)
 			return r;
 		left -= (uint64_t)n;
+		n = next_block(j, name, left);
 	}
-	if (left)
-		return fill_up(j, left,
-			       refuse(j, name, NSBOX_E_INVALID, "smaller than its header says"));
-	return 0;
+	return n < 0 ? fill_up(j, left, (int)n) : 0;
 }
 
 /* ------------------------------------------------------------------ kinds of entries */
 
+static bool is_program(const char *p, size_t n)
+{
+	return (n >= 2 && memcmp(p, "#!", 2) == 0) || (n >= 4 && memcmp(p, "\177ELF", 4) == 0);
+}
+
+/* The kernel takes the CR for a part of the interpreter's name. */
+static bool is_crlf_script(const char *p, size_t n)
+{
+	const char *nl = memchr(p, '\n', MIN(n, (size_t)256));
+
+	return n >= 2 && memcmp(p, "#!", 2) == 0 && nl && nl[-1] == '\r';
+}
+
+static int put_note(struct job *j, const char *name, const char *text)
+{
+	return nsbox_files_put_frame(j->fd, NSBOX_FRAME_NOTE, name, 0, text, strlen(text), j->err);
+}
+
 static int put_file(struct job *j, struct archive_entry *e, const char *name)
 {
-	uint32_t mode = archive_entry_perm(e) & 0111 ? 0755 : 0644;
+	bool executable = archive_entry_perm(e) & 0111, crlf;
 	la_int64_t size = archive_entry_size(e);
+	la_ssize_t n;
 	int r;
 
 	if (!archive_entry_size_is_set(e) || size < 0)
@@ -126,9 +146,22 @@ static int put_file(struct job *j, struct archive_entry *e, const char *name)
 		return refuse(j, name, NSBOX_E_LIMIT,
 			      "the files are larger than allowed, together");
 	r = names_add(j->names, name, NAME_FILE, j->err);
+	if (r < 0)
+		return r;
+	n = next_block(j, name, (uint64_t)size);
+	if (n < 0)
+		return (int)n;
+	executable = executable || (j->no_modes && is_program(j->block, (size_t)n));
+	crlf = is_crlf_script(j->block, (size_t)n);
+	r = files_put_header(j->fd, NSBOX_FRAME_FILE, name, executable ? 0755 : 0644,
+			     (uint64_t)size, j->err);
 	if (r == 0)
-		r = files_put_header(j->fd, NSBOX_FRAME_FILE, name, mode, (uint64_t)size, j->err);
-	return r < 0 ? r : put_content(j, name, (uint64_t)size);
+		r = put_content(j, name, (uint64_t)size, n);
+	if (r == 0 && crlf)
+		r = put_note(j, name,
+			     "a script whose first line ends in CR LF: its interpreter will not be "
+			     "found; save it with Unix line ends");
+	return r;
 }
 
 static int put_dir(struct job *j, const char *name)
@@ -169,9 +202,11 @@ static int put_entry(struct job *j, struct archive_entry *e)
 	if (!raw)
 		return nsbox_fail(j->err, NSBOX_E_INVALID, 0,
 				  "entry %u: its name cannot be decoded", j->entries);
-	if (!raw[0] || strlen(raw) >= sizeof(name))
+	if (!raw[0] || strlen(raw) >= sizeof(name) ||
+	    (j->legacy_names && !name_decode(raw, strlen(raw), name, sizeof(name))))
 		return refuse(j, raw, NSBOX_E_INVALID, "its name is empty or too long");
-	strcpy(name, raw);
+	if (!j->legacy_names)
+		strcpy(name, raw);
 	r = name_normalise(name, j->err);
 	if (r < 0)
 		return r;
@@ -227,18 +262,21 @@ static int not_readable(struct job *j)
 
 static int read_zip(struct job *j, const unsigned char *data, size_t len)
 {
-	unsigned entries = 0;
-	int r = zip_check(data, len, &entries, j->err);
+	struct zip_facts facts = { 0 };
+	int r = zip_check(data, len, &facts, j->err);
 
-	if (r < 0 || entries == 0) /* libarchive takes an empty one for no zip file at all */
+	j->legacy_names = true;
+	j->no_modes = !facts.modes;
+	if (r < 0 || facts.entries == 0) /* libarchive takes an empty one for no zip file at all */
 		return r;
 	if (archive_read_support_format_zip_seekable(j->a) != ARCHIVE_OK ||
 	    archive_read_open_memory(j->a, data, len) != ARCHIVE_OK)
 		return not_readable(j);
 	r = put_entries(j);
-	if (r == 0 && j->entries != entries)
+	if (r == 0 && j->entries != facts.entries)
 		r = nsbox_fail(j->err, NSBOX_E_INVALID, 0,
-			       "zip: %u entries, of which %u can be read", entries, j->entries);
+			       "zip: %u entries, of which %u can be read", facts.entries,
+			       j->entries);
 	return r;
 }
 

@@ -133,6 +133,7 @@ int main(int argc, char **argv)
 	setlocale(LC_ALL, "C.UTF-8");
 	setenv("TZ", "UTC0", 1);
 	tzset();
+	name_decode_open();
 
 	r = confine(&lim, &err);
 	if (r == 0)

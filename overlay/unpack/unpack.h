@@ -37,9 +37,18 @@ int name_check_link(const char *name, const char *target, struct nsbox_error *er
 /* "entry 'NAME': " before the message, with control bytes made visible. */
 void name_blame(const char *name, struct nsbox_error *err);
 
+/* names_legacy.c: names of zip files as UTF-8, whatever they were written in. Before confine(): */
+void name_decode_open(void);
+/* raw holds no NUL; false where the name does not fit. */
+bool name_decode(const char *raw, size_t len, char *ret, size_t size);
+
 /* zip_check.c: is this a zip file that every reader understands in the same way? */
+struct zip_facts {
+	unsigned entries;
+	bool modes; /* of at least one entry it says who may execute it */
+};
 bool zip_is(const unsigned char *data, size_t len);
-int zip_check(const unsigned char *data, size_t len, unsigned *ret_entries, struct nsbox_error *err)
+int zip_check(const unsigned char *data, size_t len, struct zip_facts *ret, struct nsbox_error *err)
 	__attribute__((nonnull(1)));
 
 /* source.c: what a compressed file holds, for libarchive to read a tar file from. */

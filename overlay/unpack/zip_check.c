@@ -42,7 +42,7 @@
 struct zip {
 	const unsigned char *data;
 	size_t dir_start, dir_end; /* the directory */
-	unsigned entries;
+	struct zip_facts facts;
 };
 
 /* What header and directory both say. */
@@ -138,10 +138,11 @@ static int read_end(const unsigned char *data, size_t len, struct zip *z, struct
 		return -EINVAL;
 	if (get16(end + 4) || get16(end + 6) || get16(end + 8) != get16(end + 10))
 		return bad(err, "of several parts");
-	z->entries = get16(end + 10);
+	z->facts.entries = get16(end + 10);
 	z->dir_start = get32(end + 16);
 	z->dir_end = (size_t)(end - data);
-	if (z->entries == 0xffff || get32(end + 12) == UINT32_MAX || z->dir_start == UINT32_MAX)
+	if (z->facts.entries == 0xffff || get32(end + 12) == UINT32_MAX ||
+	    z->dir_start == UINT32_MAX)
 		return bad(err, "zip64 is not accepted");
 	if (z->dir_start > z->dir_end || z->dir_end - z->dir_start != get32(end + 12))
 		return bad(err, "its directory is not where the end record says");
@@ -159,10 +160,16 @@ static void read_record(const unsigned char *p, struct record *ret)
 	ret->name_len = get16(p + 20);
 }
 
-/* Info-ZIP's Unicode path: version, checksum of the name in the header, the name in UTF-8. */
+/* Info-ZIP's Unicode path: version, checksum of the name in the header, the name in UTF-8. Readers that
+ * do not know it decode the header's name, and have to come to the same. */
 static bool same_name(const unsigned char *p, size_t n, const struct record *e)
 {
-	return n == 5 + e->name_len && p[0] == 1 && memcmp(p + 5, e->name, e->name_len) == 0;
+	char name[4096];
+
+	if (n < 5 || p[0] != 1 ||
+	    !name_decode((const char *)e->name, e->name_len, name, sizeof(name)))
+		return false;
+	return strlen(name) == n - 5 && memcmp(p + 5, name, n - 5) == 0;
 }
 
 /* Extra fields that may bring another name or other sizes; all readers ignore the rest. */
@@ -205,15 +212,20 @@ static const char *judge_central(const struct record *e)
 	return NULL;
 }
 
+static bool has_mode(const unsigned char *central)
+{
+	return central[5] == SYSTEM_UNIX || central[5] == SYSTEM_MACOS;
+}
+
 /*
  * Where the writer was a Unix system the upper half of the attributes is a mode. libarchive takes
  * a FIFO for a file; what is neither file, directory nor link is refused here.
  */
 static const char *judge_type(const unsigned char *central)
 {
-	unsigned system = central[5], type = (get32(central + 38) >> 16) & 0170000;
+	unsigned type = (get32(central + 38) >> 16) & 0170000;
 
-	if (system != SYSTEM_UNIX && system != SYSTEM_MACOS)
+	if (!has_mode(central))
 		return NULL;
 	if (type == 0 || type == 0100000 || type == 0040000 || type == 0120000)
 		return NULL;
@@ -279,7 +291,7 @@ static const char *check_local(const struct zip *z, const struct record *c, size
 }
 
 /* One record of the directory at *dir, whose header has to be at *at. */
-static int check_entry(const struct zip *z, size_t *dir, size_t *at, struct nsbox_error *err)
+static int check_entry(struct zip *z, size_t *dir, size_t *at, struct nsbox_error *err)
 {
 	const unsigned char *p = z->data + *dir;
 	size_t room = z->dir_end - *dir, extra, comment;
@@ -305,11 +317,12 @@ static int check_entry(const struct zip *z, size_t *dir, size_t *at, struct nsbo
 		why = check_local(z, &c, at);
 	if (why)
 		return bad_entry(&c, err, why);
+	z->facts.modes |= has_mode(p);
 	*dir += CENTRAL_SIZE + c.name_len + extra + comment;
 	return 0;
 }
 
-int zip_check(const unsigned char *data, size_t len, unsigned *ret_entries, struct nsbox_error *err)
+int zip_check(const unsigned char *data, size_t len, struct zip_facts *ret, struct nsbox_error *err)
 {
 	struct zip z = { .data = data };
 	size_t dir, at = 0;
@@ -318,7 +331,7 @@ int zip_check(const unsigned char *data, size_t len, unsigned *ret_entries, stru
 	if (r < 0)
 		return r;
 	dir = z.dir_start;
-	for (unsigned i = 0; i < z.entries; i++) {
+	for (unsigned i = 0; i < z.facts.entries; i++) {
 		r = check_entry(&z, &dir, &at, err);
 		if (r < 0)
 			return r;
@@ -327,6 +340,6 @@ int zip_check(const unsigned char *data, size_t len, unsigned *ret_entries, stru
 		return bad(err, "its directory has more records than the end record says");
 	if (at != z.dir_start)
 		return bad(err, "bytes between the last entry and the directory");
-	*ret_entries = z.entries;
+	*ret = z.facts;
 	return 0;
 }

@@ -22,7 +22,7 @@ from nsboxtest import paths, tap
 warnings.simplefilter("ignore")  # zipfile warns of the duplicates that are made on purpose
 UNPACK = os.path.join(paths.BUILD, "nsbox-unpack")
 MAGIC = 0x316D7266
-END, DIR, FILE, LINK = 1, 2, 3, 4
+END, DIR, FILE, LINK, NOTE = 1, 2, 3, 4, 6
 HEADER = struct.Struct("<IHHIIQ")
 
 
@@ -162,6 +162,65 @@ class Unseekable(io.RawIOBase):
 
     def write(self, data):
         return self.out.write(data)
+
+
+# ---------------------------------------------------------------- other systems' archives
+
+def with_name(raw, extra=b"", content=b"x", system=0):
+    """A zip as Windows writes it: a name in some code page, and no mark of which."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as z:
+        info = zipfile.ZipInfo("@" * len(raw))
+        info.create_system, info.extra, info.compress_type = system, extra, zipfile.ZIP_DEFLATED
+        z.writestr(info, content)
+    return out.getvalue().replace(b"@" * len(raw), raw)
+
+
+def unicode_extra(raw, name):
+    data = b"\1" + struct.pack("<I", zlib.crc32(raw)) + name.encode()
+    return struct.pack("<HH", 0x7075, len(data)) + data
+
+
+def test_code_pages(t):
+    for name in ("报告/第一章.txt", "数据.csv", "a中b文c", "镕基（一）.txt"):
+        t.equal(names(with_name(name.encode("gbk"))), [name], "GBK: " + name)
+    for name in ("résumé.txt", "niños/año.txt", "Übergröße.txt", "smørrebrød", "π≈3½"):
+        try:
+            raw = name.encode("cp437")
+        except UnicodeEncodeError:
+            continue
+        t.equal(names(with_name(raw)), [name], "code page 437: " + name)
+    t.equal(names(with_name("中文.txt".encode())), ["中文.txt"], "UTF-8 without its flag")
+    gbk, dos = "中文.txt".encode("gbk"), "é.txt".encode("cp437")
+    t.equal(names(with_name(gbk, unicode_extra(gbk, "中文.txt"))), ["中文.txt"], "GBK with its Unicode name beside it")
+    t.equal(names(with_name(dos, unicode_extra(dos, "é.txt"))), ["é.txt"], "code page 437 with its Unicode name beside it")
+    for raw, other in ((gbk, "别的.txt"), (dos, "e.txt"), (dos, "../é.txt")):
+        t.equal(unpack(with_name(raw, unicode_extra(raw, other)))[0], 1, "another Unicode name is refused: " + other)
+    for raw in (b"\x81", b"a\xff", b"\xb0", b"\xb0\x3f"):
+        t.equal(unpack(with_name(raw))[0], 0, "%r is code page 437" % raw)
+    twice = io.BytesIO()
+    with zipfile.ZipFile(twice, "w") as z:
+        z.writestr("中文", b"1")
+        z.writestr("@@@@", b"2")
+    t.equal(unpack(twice.getvalue().replace(b"@@@@", "中文".encode("gbk")))[0], 1, "one name in two encodings is the same name")
+
+
+def modes(archive):
+    status, got, _, text = unpack(archive)
+    return [(f[2], f[0]) for f in got] if status == 0 else text
+
+
+def test_scripts(t):
+    elf, script, crlf = b"\x7fELF" + bytes(60), b"#!/bin/sh\necho\n", b"#!/bin/sh\r\necho\r\n"
+    for content, mode in ((elf, 0o755), (script, 0o755), (b"text", 0o644), (b"", 0o644)):
+        t.equal(modes(with_name(b"file.bin", content=content)), [(mode, FILE)], "no modes in the zip: %r is %o" % (content[:4], mode))
+        t.equal(modes(make_zip([entry("f", content)])), [(0o644, FILE)], "modes in the zip count")
+    for make in (make_zip, make_tar):
+        t.equal(modes(make([entry("f", crlf, 0o755)])), [(0o755, FILE), (0, NOTE)], make.__name__[5:] + ": a CRLF script is noticed")
+        t.equal(modes(make([entry("f", script, 0o755)])), [(0o755, FILE)], make.__name__[5:] + ": others are not")
+    t.equal(modes(make_zip([entry("f", b"text\r\n")])), [(0o644, FILE)], "nor is text with CRLF")
+    note = unpack(make_zip([entry("f", crlf)]))[1][-1]
+    t.ok(note[1] == b"f" and b"CR LF" in note[4], "the notice names the file and the reason")
 
 
 # ---------------------------------------------------------------- hostile entries
@@ -454,5 +513,5 @@ def test_confined(t):
 if __name__ == "__main__":
     if not os.path.exists(UNPACK):
         tap.skip_all("nsbox-unpack is not built")
-    sys.exit(tap.run([test_good, test_good_shapes, test_names, test_entries, test_zip_readings, test_limits, test_broken,
+    sys.exit(tap.run([test_good, test_good_shapes, test_code_pages, test_scripts, test_names, test_entries, test_zip_readings, test_limits, test_broken,
                       test_random_damage, test_confined]))
