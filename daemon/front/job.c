@@ -96,6 +96,7 @@ static void release(struct job *j)
 	outputs_done(&j->outputs);
 	close_fd(&j->staged.fd);
 	free_ptr(&j->staged.manifest);
+	free_ptr(&j->staged.notices);
 	free_ptr(&j->plan);
 	free_ptr(&j->rules);
 	inputs_done(&j->inputs);

@@ -331,6 +331,12 @@ static void add_notes(struct json_object *notes, const struct job *j)
 			 res->pids_limit_hits);
 		json_object_array_add(notes, json_text_new(text, strlen(text)));
 	}
+	for (const char *p = j->staged.notices; p && *p;) {
+		size_t n = strcspn(p, "\n");
+
+		json_object_array_add(notes, json_text_new(p, n));
+		p += n + (p[n] == '\n');
+	}
 }
 
 /* Why and how it ended; the library's remarks are notes where they are no error. */

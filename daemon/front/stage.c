@@ -24,6 +24,7 @@
 #include "nsbox/util.h"
 
 #define MANIFEST_MAX	  (256u << 10)
+#define NOTICES_MAX	  8192
 #define UNPACK_TIMEOUT_US (60 * UINT64_C(1000000))
 
 enum step { STEP_SKILL, STEP_ARCHIVE, STEP_FILES };
@@ -48,6 +49,7 @@ static void stage_free(struct stage *s)
 	close_fd(&s->part);
 	close_fd(&s->out.fd);
 	free(s->out.manifest);
+	free(s->out.notices);
 	free(s);
 }
 
@@ -63,7 +65,7 @@ static void finish(struct stage *s, const struct nsbox_error *why)
 		return;
 	}
 	s->out.fd = -1;
-	s->out.manifest = NULL;
+	s->out.manifest = s->out.notices = NULL;
 	stage_free(s);
 	done(ctx, NULL, &out);
 }
@@ -187,6 +189,22 @@ static int append_frame(int fd, struct nsbox_frame f, const char *path, size_t s
 	return r < 0 ? r : write_full(fd, path, f.path_len + f.size);
 }
 
+/* "PATH: what", a line of a text that has an end. */
+static void add_notice(struct stage *s, const struct nsbox_frame *f, const char *path, size_t strip)
+{
+	size_t skip = f->path_len > strip ? strip : 0;
+	const char *text = path + f->path_len;
+	size_t have = s->out.notices ? strlen(s->out.notices) : 0;
+	size_t more = f->path_len - skip + f->size + 4;
+	char *p = have + more < NOTICES_MAX ? realloc(s->out.notices, have + more) : NULL;
+
+	if (!p)
+		return;
+	s->out.notices = p;
+	snprintf(p + have, more, "%.*s: %.*s\n", (int)(f->path_len - skip), path + skip,
+		 (int)f->size, text);
+}
+
 static int append(struct stage *s, const char *base, const struct part *p, size_t strip,
 		  struct nsbox_error *err)
 {
@@ -197,7 +215,10 @@ static int append(struct stage *s, const char *base, const struct part *p, size_
 		return r;
 	for (size_t at = 0; at < p->frames_size && r == 0; at += sizeof(f) + f.path_len + f.size) {
 		memcpy(&f, p->base + at, sizeof(f));
-		r = append_frame(s->out.fd, f, p->base + at + sizeof(f), strip);
+		if (f.kind == NSBOX_FRAME_NOTE)
+			add_notice(s, &f, p->base + at + sizeof(f), strip);
+		else
+			r = append_frame(s->out.fd, f, p->base + at + sizeof(f), strip);
 	}
 	return r < 0 ? nsbox_fail(err, NSBOX_E_NOMEM, -r, "stage files") : 0;
 }

@@ -13,6 +13,7 @@ struct staged {
 	char skill_dir[256]; /* inside path, "" for none */
 	char *manifest;	     /* the skill's skill.json, NULL for none; malloc'd, the receiver's */
 	size_t manifest_len;
+	char *notices; /* what the archives' files may have wrong, lines; NULL for none; as above */
 };
 /* `why` is NULL on success. `what` is only valid then. */
 typedef void stage_done_fn(void *ctx, const struct nsbox_error *why, struct staged *what);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <nsbox/files.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,6 +18,7 @@
 #include "nsbox/cli/cli.h"
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
+#include "policy/skill/text.h"
 
 #define FILES_MAX (256u << 20)
 
@@ -97,31 +99,57 @@ static int put(struct run *c, const char *arg, struct nsbox_error *err)
 	return r < 0 ? r : send_dir(c, src, err);
 }
 
-static int ignore_begin(void *ctx, int kind, const char *path, uint32_t mode, uint64_t size,
-			struct nsbox_error *err)
+/* What the worker wrote, read to its end: its notices are shown, its refusal is ours. */
+struct unpacked {
+	int kind;
+	char path[4096], note[4096];
+	size_t have;
+};
+
+static int on_begin(void *ctx, int kind, const char *path, uint32_t mode, uint64_t size,
+		    struct nsbox_error *err)
 {
+	struct unpacked *u = ctx;
+
+	u->kind = kind;
+	u->have = 0;
+	nsbox_format(u->path, sizeof(u->path), "%s", path);
 	return 0;
 }
 
-static int ignore_data(void *ctx, const void *buf, size_t len, struct nsbox_error *err)
+static int on_data(void *ctx, const void *buf, size_t len, struct nsbox_error *err)
 {
+	struct unpacked *u = ctx;
+
+	if (u->kind == NSBOX_FRAME_NOTE && u->have + len < sizeof(u->note)) {
+		memcpy(u->note + u->have, buf, len);
+		u->have += len;
+	}
 	return 0;
 }
 
-static int ignore_finish(void *ctx, struct nsbox_error *err)
+static int on_finish(void *ctx, struct nsbox_error *err)
 {
+	const struct unpacked *u = ctx;
+	auto_free char *shown = NULL;
+
+	if (u->kind != NSBOX_FRAME_NOTE)
+		return 0;
+	shown = text_shown(u->path, strlen(u->path));
+	fprintf(stderr, "nsbox: '%s': %.*s\n", shown ? shown : "?", (int)u->have, u->note);
 	return 0;
 }
 
-/* The worker says what it refused in the END frame; read up to it. */
-static int refusal(struct run *c, const char *archive, off_t from, struct nsbox_error *err)
+static int check_unpacked(struct run *c, const char *archive, off_t from, struct nsbox_error *err)
 {
-	const struct nsbox_files_sink sink = { ignore_begin, ignore_data, ignore_finish };
+	const struct nsbox_files_sink sink = { on_begin, on_data, on_finish };
 	const struct nsbox_files_limits lim = NSBOX_FILES_LIMITS_DEFAULT;
+	auto_free struct unpacked *u = calloc(1, sizeof(*u));
 	struct nsbox_files_reader *reader;
 	char buf[65536];
 	ssize_t n;
-	int r = nsbox_files_reader_new(&sink, NULL, &lim, &reader, err);
+	int r = u ? nsbox_files_reader_new(&sink, u, &lim, &reader, err)
+		  : nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "unpack");
 
 	if (r < 0)
 		return r;
@@ -129,10 +157,11 @@ static int refusal(struct run *c, const char *archive, off_t from, struct nsbox_
 		r = nsbox_files_feed(reader, buf, (size_t)n, err);
 		from += n;
 	}
-	nsbox_files_reader_free(reader);
-	if (r == 0)
+	if (r == 0 && !nsbox_files_done(reader))
 		r = nsbox_fail(err, NSBOX_E_INVALID, 0, "the unpacking worker ended early");
-	nsbox_error_prefix(err, "unpack '%s'", archive);
+	nsbox_files_reader_free(reader);
+	if (r < 0)
+		nsbox_error_prefix(err, "unpack '%s'", archive);
 	return r;
 }
 
@@ -164,7 +193,7 @@ static int unpack(struct run *c, const char *archive, struct nsbox_error *err)
 		;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return nsbox_fail(err, NSBOX_E_IO, ENOENT, "run '%s'", worker);
-	return status ? refusal(c, archive, from, err) : 0;
+	return check_unpacked(c, archive, from, err);
 }
 
 int run_make_files(struct run *c, struct nsbox_error *err)

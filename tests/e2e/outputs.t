@@ -4,8 +4,10 @@
 
 import base64
 import hashlib
+import io
 import os
 import sys
+import tarfile
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
@@ -69,6 +71,28 @@ def test_forged(t):
     t.equal(daemon.fetch("GET", "/v1/jobs/%s/outputs/o.txt" % job["id"])[2], b"true", "the URL gives the file")
 
 
+def test_notices(t):
+    """Of an archive's files: what will not work is said in the result."""
+    def archive(text):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as tar:
+            info = tarfile.TarInfo("d/run.sh")
+            info.size, info.mode = len(text), 0o755
+            tar.addfile(info, io.BytesIO(text))
+        return out.getvalue()
+
+    for text, want in ((b"#!/bin/sh\r\necho\r\n", True), (b"#!/bin/sh\necho\n", False)):
+        data = archive(text)
+        _, reply = daemon.ask("POST", "/v1/execute/command",
+                              {"command": "true", "archive_base64": base64.b64encode(data).decode()})
+        t.equal(any("d/run.sh" in n and "CR LF" in n for n in reply["notes"]), want, "daemon: %r, noticed: %r" % (text[:11], want))
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(data)
+            f.flush()
+            done = cli.run("true", options=["--unpack", f.name])
+        t.equal((done.status, "d/run.sh" in done.err and "CR LF" in done.err), (0, want), "command line: the same")
+
+
 def test_running(t):
     _, job = daemon.ask("POST", "/v1/jobs", {"kind": "command", "command": "sleep 30", "outputs": ["*"]})
     t.equal(daemon.ask("GET", "/v1/jobs/%s/outputs/x" % job["id"])[0], 409, "not before it has ended")
@@ -77,4 +101,4 @@ def test_running(t):
 
 if __name__ == "__main__":
     with service.Daemon() as daemon:
-        sys.exit(tap.run([test_directory, test_url, test_forged, test_running]))
+        sys.exit(tap.run([test_directory, test_url, test_forged, test_notices, test_running]))
