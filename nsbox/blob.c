@@ -141,6 +141,9 @@ static const char *check_op(const struct blob *b, uint32_t magic, const struct m
 		return "target path of an operation";
 	if (op->kind == OP_SYMLINK && !target_ok(blob_get_str(b, op->src)))
 		return "link target";
+	if (op->kind == OP_MAKE_EXEC && *blob_get_str(b, op->src) &&
+	    !glob_ok(blob_get_str(b, op->src)))
+		return "pattern of an operation";
 	if (op->kind == OP_FILE && (op->size > data || op->data > data - op->size))
 		return "file content";
 	/* To a tmpfs, 0 bytes are no limit at all. */

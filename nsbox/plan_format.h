@@ -67,9 +67,10 @@ enum mount_op_kind {
 	OP_DEV,	  /* dst: fresh /dev; size = bytes of /dev/shm */
 	OP_PROC,  /* dst: fresh procfs */
 	/* After the files of the run are in place: */
-	OP_MASK,      /* dst hidden: a file by /dev/null, a directory by an empty tmpfs */
-	OP_READONLY,  /* dst made read-only with everything below it */
-	OP_MAKE_EXEC, /* dst: execute bits set where read bits are */
+	OP_MASK,     /* dst hidden: a file by /dev/null, a directory by an empty tmpfs */
+	OP_READONLY, /* dst made read-only with everything below it */
+	OP_MAKE_EXEC, /* dst: execute bits set where read bits are; with src, a pattern, of all files below
+			 dst that match */
 	OP_KIND_MAX
 };
 

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 
 #include "nsbox/files_child.h"
+#include "nsbox/files_walk.h"
 #include "nsbox/stage.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
@@ -72,9 +73,63 @@ static int make_exec(const char *dst, const struct stat *st)
 	return chmod(dst, (st->st_mode & 07777) | ((st->st_mode & 0444) >> 2)) < 0 ? -errno : 0;
 }
 
+struct exec_pattern {
+	const char *glob;
+	unsigned matched;
+};
+
+static int pattern_dir(struct files_walk *w, int dir_fd, const char *name, const struct stat *st,
+		       struct nsbox_error *err)
+{
+	const struct exec_pattern *p = w->ctx;
+
+	return files_glob_may_contain(p->glob, w->path);
+}
+
+static int pattern_file(struct files_walk *w, int dir_fd, const char *name, const struct stat *st,
+			struct nsbox_error *err)
+{
+	struct exec_pattern *p = w->ctx;
+
+	if (!S_ISREG(st->st_mode) || !files_glob_match(p->glob, w->path))
+		return 0;
+	p->matched++;
+	if (fchmodat(dir_fd, name, (st->st_mode & 07777) | ((st->st_mode & 0444) >> 2), 0) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "make '%s' executable", w->path);
+	return 0;
+}
+
+static int pattern_note(struct files_walk *w, const char *why, struct nsbox_error *err)
+{
+	return nsbox_fail(err, NSBOX_E_SETUP, 0, "look for programs: '%s': %s", w->path, why);
+}
+
+/* Nothing but us runs yet: what the walk sees stays as it is. */
+static int make_exec_below(struct child *c, const char *dst, const char *glob,
+			   struct nsbox_error *err)
+{
+	struct exec_pattern p = { .glob = glob };
+	struct files_walk w;
+	int fd = files_open(c->new_root, dst + 1, O_RDONLY | O_DIRECTORY, 0,
+			    RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS);
+	int r;
+
+	if (fd < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, -fd, "look for programs below '%s'", dst);
+	w.dir = pattern_dir;
+	w.other = pattern_file;
+	w.note = pattern_note;
+	w.ctx = &p;
+	r = files_walk(&w, fd, err);
+	if (r == 0 && !p.matched)
+		r = nsbox_fail(err, NSBOX_E_SETUP, ENOENT,
+			       "no file matches '%s/%s' (files.executable)", dst, glob);
+	return r;
+}
+
 static int mask_op(struct child *c, const struct mount_op *op, struct nsbox_error *err)
 {
-	const char *dst = blob_get_str(c->plan, op->dst);
+	const char *dst = blob_get_str(c->plan, op->dst), *src = blob_get_str(c->plan, op->src);
 	auto_close int target = open_target(c->new_root, dst);
 	struct stat st;
 	int r;
@@ -83,6 +138,8 @@ static int mask_op(struct child *c, const struct mount_op *op, struct nsbox_erro
 		return 0;
 	if (target < 0 || fstat(target, &st) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "open '%s' to restrict it", dst);
+	if (op->kind == OP_MAKE_EXEC && *src)
+		return make_exec_below(c, dst, src, err);
 	if (op->kind == OP_MASK)
 		r = mask(target, S_ISDIR(st.st_mode));
 	else if (op->kind == OP_READONLY)

@@ -273,7 +273,9 @@ struct nsbox_policy {
 
 #define POLICY_HOME	 "/home/sandbox"
 #define POLICY_WORKSPACE "/workspace"
-#define POLICY_UID	 1000
+/* How much of a path is the directory that its pattern is matched below; all of one without. */
+size_t policy_pattern_base(const char *path);
+#define POLICY_UID 1000
 
 /* Is this a place that the payload owns in every run, so that a grant adds nothing to it? */
 bool policy_owns(const char *path);

@@ -111,7 +111,7 @@ static const struct json_table digest_table = {
 
 static const struct json_field files_fields[] = {
 	{ "executable", json_take_strings, AT(executable), .max = PATHS_MAX,
-	  .help = "files, each by name, that get the execute bit, which archives often lose" },
+	  .help = "files, by name or pattern, that get the execute bit, which archives often lose" },
 	{ "digests", json_take_map, AT(digests), .max = 1024, .table = &digest_table, .marks = JSON_LATER,
 	  .help = "SHA-256 of files of the skill" },
 };

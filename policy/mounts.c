@@ -92,6 +92,19 @@ static void add_paths(struct blob_builder *b, enum mount_op_kind kind, unsigned 
 		blob_op(b, kind, flags, 0, NULL, *paths, 0);
 }
 
+/* One that is missing is an error, and so is a pattern that matches nothing. */
+static void add_executable(const struct nsbox_policy *p, struct blob_builder *b)
+{
+	char base[4096];
+
+	for (char *const *path = p->make_exec; path && *path; path++) {
+		size_t n = policy_pattern_base(*path);
+
+		nsbox_format(base, sizeof(base), "%.*s", (int)n, *path);
+		blob_op(b, OP_MAKE_EXEC, 0, 0, (*path)[n] ? *path + n + 1 : NULL, base, 0);
+	}
+}
+
 /* A place that was granted for writing is there, and the payload's. */
 static void add_granted(const struct nsbox_policy *p, struct blob_builder *b)
 {
@@ -107,7 +120,7 @@ void compile_mounts(const struct nsbox_policy *p, struct blob_builder *b)
 	blob_op(b, OP_DEV, OPF_NOSUID | OPF_NOEXEC, 0755, NULL, "/dev", p->limits.memory);
 	blob_op(b, OP_PROC, SAFE | OPF_NOEXEC | OPF_RDONLY, 0, NULL, "/proc", 0);
 	add_tmpfs(p, b);
-	add_paths(b, OP_MAKE_EXEC, 0, p->make_exec); /* one that is missing is an error */
+	add_executable(p, b);
 	add_masks(b);
 	add_paths(b, OP_MASK, OPF_OPTIONAL, p->mask); /* nothing there, nothing to protect */
 	if (p->skill_dir && p->skill_readonly)

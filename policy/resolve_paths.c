@@ -174,11 +174,21 @@ static int judge_exec(struct resolve *rs, const char *path)
 	return judge_any(rs, path);
 }
 
+size_t policy_pattern_base(const char *path)
+{
+	size_t n = strcspn(path, "*?[");
+
+	if (!path[n])
+		return n;
+	while (n && path[n - 1] != '/')
+		n--;
+	return n ? n - 1 : 0;
+}
+
 static int judge_executable(struct resolve *rs, const char *path)
 {
-	if (strpbrk(path, "*?["))
-		return json_fail(&rs->r, "patterns are not supported by this version, name the "
-					 "files one by one");
+	if (!policy_pattern_base(path))
+		return json_fail(&rs->r, "a pattern has to begin with a directory");
 	return judge_write(rs, path);
 }
 

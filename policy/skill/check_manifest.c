@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nsbox/files_format.h"
 #include "nsbox/util.h"
 #include "policy/internal.h"
 #include "policy/skill/check.h"
@@ -239,6 +240,23 @@ static void check_entry(struct skill_check *c, const struct manifest_entrypoint 
 
 /* ------------------------------------------------------------------ the rest */
 
+static void check_pattern(struct skill_check *c, const char *pattern)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < c->tree.n; i++) {
+		struct skill_file *f = &c->tree.file[i];
+
+		if (!S_ISREG(f->st.st_mode) || !files_glob_match(pattern, f->path))
+			continue;
+		f->is_made_executable = any = true;
+	}
+	if (!any)
+		report_add(c->rep, SKILL_F_EXECUTABLE, "skill.json",
+			   "correct the pattern, or leave it out",
+			   "files.executable: no file of the skill matches '%s'", pattern);
+}
+
 /* The manifest's own words and not the policy's: that one is not there where a part is refused. */
 static void check_executable(struct skill_check *c)
 {
@@ -253,6 +271,10 @@ static void check_executable(struct skill_check *c)
 		if (!plain_path(*word == '/' ? "" : c->opt->inside, word, path))
 			continue;
 		rel = in_skill(c, path);
+		if (rel && strpbrk(rel, "*?[")) {
+			check_pattern(c, rel);
+			continue;
+		}
 		f = rel ? tree_find(&c->tree, rel) : NULL;
 		if (f && S_ISREG(f->st.st_mode))
 			f->is_made_executable = true;

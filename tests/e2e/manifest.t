@@ -78,5 +78,21 @@ def test_receipt(t):
     t.ok("refused   /filesystem/write/0: /etc/x: " + why in done.stderr, "refused, for people", done.stderr)
 
 
+def test_executable(t):
+    """files.executable by pattern, in a skill that lost its modes."""
+    for executable, want in ((["bin/*.sh", "deep/**"], "run one\nrun two\n"), (["bin/*.sh"], "denied"), ([], "denied"),
+                             (["bin/*.py"], "no file matches")):
+        skill = paths.scratch("nsbox-manifest-")
+        for name in ("bin/one.sh", "deep/er/two.sh"):
+            os.makedirs(os.path.dirname(os.path.join(skill, name)), exist_ok=True)
+            with open(os.path.join(skill, name), "w", encoding="utf-8") as f:
+                f.write("#!/bin/sh\necho run ${0##*/}\n".replace("${0##*/}", name.split("/")[-1][:3]))
+        with open(skill + "/skill.json", "w", encoding="utf-8") as f:
+            json.dump({"manifestVersion": 1, "name": "s", "files": {"executable": executable}}, f)
+        done = subprocess.run([paths.NSBOX, "run", "--skill", skill, "--", "sh", "-c", "bin/one.sh; deep/er/two.sh"], capture_output=True,
+                              text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+        t.ok(want in done.stdout + done.stderr, "executable: %s: %s" % (executable, want.split("\n", 1)[0]), done.stdout + done.stderr)
+
+
 if __name__ == "__main__":
-    sys.exit(tap.run([test_words, test_receipt]))
+    sys.exit(tap.run([test_words, test_receipt, test_executable]))

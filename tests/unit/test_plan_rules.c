@@ -86,6 +86,8 @@ static const struct op_row {
 	{ PLAN_MAGIC, "operation kind", 0, 0, 0, "", "/x", 0, 0 },
 	{ PLAN_MAGIC, NULL,		OP_DIR, 0, 0755, "", "/x", 0, 0 },
 	{ PLAN_MAGIC, NULL,		OP_MAKE_EXEC, 0, 0, "", "/x", 0, 0 },
+	{ PLAN_MAGIC, NULL,		OP_MAKE_EXEC, 0, 0, "**/*.sh", "/x", 0, 0 },
+	{ PLAN_MAGIC, "pattern",	OP_MAKE_EXEC, 0, 0, "../*", "/x", 0, 0 },
 	{ PLAN_MAGIC, "operation kind", OP_KIND_MAX, 0, 0, "", "/x", 0, 0 },
 	{ PLAN_MAGIC, "operation kind", UINT16_MAX, 0, 0, "", "/x", 0, 0 },
 	/* Only a plan mounts and hides. */

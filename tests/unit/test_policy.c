@@ -277,7 +277,8 @@ START_TEST(a_skill_with_a_manifest)
 
 	run_init(&run);
 	run.opt.skill_dir = "/skills/pdf";
-	compile(&run, "{\"manifestVersion\":1,\"files\":{\"executable\":[\"bin/tool\",\"./x.sh\"]},"
+	compile(&run, "{\"manifestVersion\":1,\"files\":{\"executable\":[\"bin/tool\",\"./"
+		      "x.sh\",\"lib/**/*.so\"]},"
 		      "\"filesystem\":{\"mask\":[\".env\",\"${work}/a\",\"${tmp}/b\",\"/opt//c/\"],"
 		      "\"readOnly\":[\"conf\"]}}");
 	ck_assert_str_eq(blob_get_str(&run.plan, fixed(&run)->workdir), "/skills/pdf");
@@ -286,6 +287,11 @@ START_TEST(a_skill_with_a_manifest)
 	ck_assert_ptr_nonnull(find_op(&run, OP_READONLY, "/skills/pdf/conf"));
 	ck_assert_ptr_nonnull(find_op(&run, OP_MAKE_EXEC, "/skills/pdf/bin/tool"));
 	ck_assert_ptr_nonnull(find_op(&run, OP_MAKE_EXEC, "/skills/pdf/x.sh"));
+	ck_assert_str_eq(
+		blob_get_str(&run.plan, find_op(&run, OP_MAKE_EXEC, "/skills/pdf/lib")->src),
+		"**/*.so");
+	ck_assert_str_eq(
+		blob_get_str(&run.plan, find_op(&run, OP_MAKE_EXEC, "/skills/pdf/x.sh")->src), "");
 	ck_assert_uint_eq(find_op(&run, OP_MASK, "/skills/pdf/.env")->flags, OPF_OPTIONAL);
 	ck_assert_ptr_nonnull(find_op(&run, OP_MASK, "/skills/pdf/a"));
 	ck_assert_ptr_nonnull(find_op(&run, OP_MASK, "/tmp/b"));
@@ -397,9 +403,10 @@ static const struct {
 	  "/filesystem/mask/0: knows ${skill}, ${work}, ${out} and ${tmp} only" },
 	{ "\"filesystem\":{\"mask\":[\"${workx}\"]}",
 	  "/filesystem/mask/0: knows ${skill}, ${work}, ${out} and ${tmp} only" },
-	{ "\"files\":{\"executable\":[\"bin/*\"]}",
-	  "/files/executable/0: patterns are not supported by this version, name the files one by "
-	  "one" },
+	{ "\"files\":{\"executable\":[\"/t*/x\"]}",
+	  "/files/executable/0: a pattern has to begin with a directory" },
+	{ "\"files\":{\"executable\":[\"/usr/bin/*\"]}",
+	  "/files/executable/0: /usr belongs to the image, which is read-only" },
 	{ "\"files\":{\"executable\":[\"/usr/bin/x\"]}",
 	  "/files/executable/0: /usr belongs to the image, which is read-only" },
 	{ "\"profile\":\"strict\",\"filesystem\":{\"write\":[\"/srv/x\"]}",
