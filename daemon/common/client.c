@@ -57,7 +57,7 @@ static int send_all(int fd, const char *data, size_t len)
 static int send_request(int fd, const char *method, const char *path, const char *body, size_t len,
 			struct nsbox_error *err)
 {
-	char head[1024];
+	char head[32768]; /* a path may be long, and each byte of it three */
 	int n = snprintf(head, sizeof(head),
 			 "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 			 "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",

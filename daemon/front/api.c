@@ -157,6 +157,10 @@ static const struct route {
 	{ "GET", "/v1/sessions", api_list_sessions, false },
 	{ "GET", "/v1/sessions/", api_get_session, true, NULL },
 	{ "DELETE", "/v1/sessions/", api_delete_session, true },
+	{ "GET", "/v1/sessions/", api_files_get, true, "/files/", true },
+	{ "PUT", "/v1/sessions/", api_files_put, true, "/files/", true },
+	{ "POST", "/v1/sessions/", api_files_post, true, "/files/", true },
+	{ "DELETE", "/v1/sessions/", api_files_delete, true, "/files/", true },
 	{ "GET", "/v1/receipts/", api_get_receipt, true },
 	{ "GET", "/metrics", on_metrics, false },
 	{ "GET", "/healthz", on_health, false },
@@ -187,7 +191,7 @@ static bool path_matches(const struct route *r, const char *path, char ret[ID_MA
 	return true;
 }
 
-/* "/v1/THINGS/ID/WORD/": five slashes, then the rest. */
+/* Behind version, things, id and word: five slashes, then the rest. */
 const char *api_tail(const struct http_request *rq)
 {
 	const char *p = http_path(rq);

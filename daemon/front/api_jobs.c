@@ -15,6 +15,7 @@
 
 #include "daemon/common/digest.h"
 #include "daemon/common/text.h"
+#include "daemon/front/box_files.h"
 #include "daemon/front/evidence.h"
 #include "daemon/front/json_reply.h"
 #include "nsbox/util.h"
@@ -92,7 +93,8 @@ void api_gone(void *ctx, struct http_request *rq)
 	enum call_kind kind;
 
 	if (!c) {
-		control_gone(ctx, rq);
+		if (!box_files_gone(ctx, rq))
+			control_gone(ctx, rq);
 		return;
 	}
 	j = c->job;

@@ -26,8 +26,7 @@ void api_list_sessions(struct front *f, struct http_request *rq, const char *res
 	api_reply(rq, 200, o, NULL);
 }
 
-/* NULL: answered. */
-static struct session *find(struct front *f, struct http_request *rq, const char *id)
+struct session *api_find_session(struct front *f, struct http_request *rq, const char *id)
 {
 	struct session *s = NULL;
 	struct who who;
@@ -48,7 +47,7 @@ static struct session *find(struct front *f, struct http_request *rq, const char
 
 void api_get_session(struct front *f, struct http_request *rq, const char *id)
 {
-	const struct session *s = find(f, rq, id);
+	const struct session *s = api_find_session(f, rq, id);
 
 	if (s)
 		api_reply(rq, 200, session_object(s), NULL);
@@ -56,7 +55,7 @@ void api_get_session(struct front *f, struct http_request *rq, const char *id)
 
 void api_delete_session(struct front *f, struct http_request *rq, const char *id)
 {
-	struct session *s = find(f, rq, id);
+	struct session *s = api_find_session(f, rq, id);
 	struct json_object *o;
 
 	if (!s)

@@ -13,6 +13,8 @@
 #include "daemon/front/usage.h"
 
 struct json_object;
+struct box_files_op;
+struct session;
 
 /* A request that waits to hear of a job; it is the request's http_data(). */
 enum call_kind {
@@ -60,13 +62,16 @@ struct front {
 	struct loop_timer sweep; /* old results */
 	struct loop_timer last;	 /* the end, after the last replies */
 	uint64_t numbers, runners, running;
-	struct job *first, *last_job; /* all that are alive, oldest first */
-	struct job_list fresh, ended; /* not in the journal yet; not ended there yet */
-	struct nsbox_error trouble;   /* why the journal takes nothing; code 0: it does */
-	uint64_t asked_bytes;	      /* of the requests of all jobs that wait or run */
-	uid_t owner;		      /* whom the service belongs to: the supervisor's user */
-	int streams;		      /* open ones */
-	struct session *sessions;     /* those that are alive */
+	struct job *first, *last_job;  /* all that are alive, oldest first */
+	struct job_list fresh, ended;  /* not in the journal yet; not ended there yet */
+	struct nsbox_error trouble;    /* why the journal takes nothing; code 0: it does */
+	uint64_t asked_bytes;	       /* of the requests of all jobs that wait or run */
+	uid_t owner;		       /* whom the service belongs to: the supervisor's user */
+	int streams;		       /* open ones */
+	struct box_files_op *file_ops; /* requests about sessions' files */
+	unsigned n_file_ops;
+	uint32_t file_op_numbers;
+	struct session *sessions; /* those that are alive */
 	unsigned n_sessions;
 	bool closing;
 	int status; /* of the process */
@@ -155,6 +160,14 @@ const char *api_tail(const struct http_request *rq);
 void api_list_sessions(struct front *f, struct http_request *rq, const char *rest);
 void api_get_session(struct front *f, struct http_request *rq, const char *id);
 void api_delete_session(struct front *f, struct http_request *rq, const char *id);
+/* The session that a request names; NULL: answered. */
+struct session *api_find_session(struct front *f, struct http_request *rq, const char *id);
+
+/* api_files.c */
+void api_files_get(struct front *f, struct http_request *rq, const char *id);
+void api_files_put(struct front *f, struct http_request *rq, const char *id);
+void api_files_post(struct front *f, struct http_request *rq, const char *id);
+void api_files_delete(struct front *f, struct http_request *rq, const char *id);
 
 /*
  * events.c: a stream of a job that is alive, or of one that the journal has (borrowed). With the

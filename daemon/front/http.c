@@ -163,6 +163,18 @@ const char *http_header(const struct http_request *rq, const char *name)
 	return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);
 }
 
+bool http_query(const struct http_request *rq, const char *name, const char **ret)
+{
+	const char *v = NULL;
+	size_t len;
+
+	if (MHD_lookup_connection_value_n(rq->conn, MHD_GET_ARGUMENT_KIND, name, strlen(name), &v,
+					  &len) != MHD_YES)
+		return false;
+	*ret = v ? v : "";
+	return true;
+}
+
 const char *http_traceparent(const struct http_request *rq)
 {
 	return *rq->traceparent ? rq->traceparent : NULL;

@@ -41,6 +41,8 @@ void http_set_body(struct http_request *rq, char *text);
 char *http_take_body(struct http_request *rq); /* the caller's to free; may be NULL */
 const char *http_header(const struct http_request *rq, const char *name); /* NULL: not there */
 const char *http_argument(struct http_request *rq, const char *name);	  /* of the query; NULL */
+/* Is it in the query? *ret is its value, "" for none. */
+bool http_query(const struct http_request *rq, const char *name, const char **ret);
 /* The trace that the request is part of, as W3C Trace Context writes it; NULL: none. */
 const char *http_traceparent(const struct http_request *rq);
 uid_t http_peer(const struct http_request *rq);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "daemon/common/digest.h"
+#include "daemon/front/box_files.h"
 #include "daemon/front/evidence.h"
 #include "daemon/front/json_reply.h"
 #include "nsbox/util.h"
@@ -63,6 +64,7 @@ static void over(struct session *s, const char *why)
 	if (s->state != SESSION_NEW)
 		note(s, "session-end", why);
 	s->state = SESSION_OVER;
+	box_files_lost(s->f, s->number);
 	forget(s);
 }
 
@@ -349,6 +351,9 @@ void session_event(struct session *s, struct wire_event *w)
 		s->set_up = w->event.result;
 		memcpy(s->image_digest, w->image, sizeof(s->image_digest));
 		each_job(s, ready, w);
+	} else if (w->event.kind == NSBOX_EVENT_FILES) {
+		s->used_us = monotonic_us();
+		box_files_event(s->f, s->number, &w->event);
 	} else if (w->event.kind == NSBOX_EVENT_FAILED) {
 		session_failed(s, &w->event.error);
 	} else if (w->event.kind == NSBOX_EVENT_GONE) {

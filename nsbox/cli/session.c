@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "nsbox/cli/job_request.h"
+#include "nsbox/cli/session_files.h"
 #include "nsbox/util.h"
 
 /* ------------------------------------------------------------------ progress */
@@ -206,6 +207,14 @@ static const struct command verbs[] = {
 	{ "list", session_list, "those that are alive" },
 	{ "info", session_info, "one of them" },
 	{ "delete", session_delete, "end one, with all that runs in it" },
+	{ "ls", session_ls, "list its files" },
+	{ "get", session_get, "take a file out" },
+	{ "put", session_put, "put a file in" },
+	{ "mkdir", session_mkdir, "make a directory" },
+	{ "mv", session_mv, "move or rename" },
+	{ "rm", session_rm, "remove" },
+	{ "upload", session_upload, "unpack a zip or tar archive" },
+	{ "download", session_download, "take a directory out, as a tar file" },
 	{ NULL, NULL, NULL },
 };
 
