@@ -34,10 +34,11 @@ static const char *outputs_in(const char *reply)
 static size_t cut_contents(char *text)
 {
 	static const char key[] = ",\"content_base64\":\"";
-	const char *list = outputs_in(text), *from = text, *at;
+	const char *list = outputs_in(text), *from = text;
+	const char *at = list ? strstr(list, key) : NULL;
 	char *to = text;
 
-	for (at = list; at && (at = strstr(at, key));) {
+	while (at) {
 		const char *end = at + sizeof(key) - 1 + strcspn(at + sizeof(key) - 1, "\"");
 		size_t len = (size_t)(end - at) - (sizeof(key) - 1);
 
@@ -46,7 +47,7 @@ static size_t cut_contents(char *text)
 			to += at - from;
 			from = end + 1;
 		}
-		at = end;
+		at = strstr(end, key);
 	}
 	memmove(to, from, strlen(from) + 1);
 	return (size_t)(to - text) + strlen(to);
