@@ -203,6 +203,12 @@ check-vm: ## run on other kernels and restricted hosts, in virtual machines (ARC
 check-vm-short: ## the oldest kernel with a few hosts: what fits into a few minutes
 	$(Q)$(MAKE) --no-print-directory check-vm VM_KERNELS=6.1:plain$(comma)no-nftables$(comma)no-userns$(comma)no-landlock
 
+check-auditors: ## stress-ng, fuzzers and the kernel's own tests inside a run, in a virtual machine
+	$(Q)tests/support/install-packages build test vm auditors
+	$(Q)$(MAKE) --no-print-directory all tests
+	$(Q)tests/vm/selftests
+	$(Q)tests/vm/check auditors$(if $(SHORT),:short)
+
 # The guest's root holds the libraries of its architecture.
 CROSS_ROOT = build/vm/arm64/root
 check-vm-cross:
