@@ -80,7 +80,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=dict(os.environ, **(env or {})), start_new_session=True)
         self.pid = self.process.pid
-        if not tap.wait_until(self.ready, 20):
+        if not tap.wait_until(self.ready, 20 * tap.slow()):
             log = self.log()
             self.stop()
             raise RuntimeError("nsboxd did not become ready:\n" + log)

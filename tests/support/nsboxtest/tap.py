@@ -12,6 +12,11 @@ def must_work():
     return os.environ.get("NSBOX_MUST_WORK", "") not in ("", "0")
 
 
+def slow():
+    """How many times slower than a processor this machine is: NSBOX_SLOW, for emulated ones."""
+    return max(1, int(os.environ.get("NSBOX_SLOW") or 1))
+
+
 class Tap:
     def __init__(self):
         self.count = 0
