@@ -42,15 +42,36 @@ show_paths()
 	done | sort -u | awk 'NR == 1 || index($0, last "/") != 1 { print; last = $0 }' >"$state/host.paths"
 }
 
+# The service's file, where there is none: the network that MaxKB's tools had, without the hosts it bans.
+# A service that cannot read it runs without, and then grants no network.
+write_config()
+{
+	test -e "$state/nsboxd.json" || "$python" -I -c 'import json, os
+print(json.dumps({"ceiling": {"network": "open",
+                              "bannedHosts": os.environ.get("MAXKB_SANDBOX_PYTHON_BANNED_HOSTS", "")}}))' >"$state/nsboxd.json"
+	service --check --config "$state/nsboxd.json" >/dev/null 2>&1 || {
+		say "$state/nsboxd.json is not for this service: tools will have no network"
+		return 1
+	}
+}
+
+service()
+{
+	LD_LIBRARY_PATH=$bundle/lib/bundled NSBOX_STATE_DIR=$state "$bundle/sbin/nsboxd" --socket "$socket" \
+		--state-dir "$state" --libexec "$bundle/lib/nsbox" "$@"
+}
+
 start_service()
 {
 	getent passwd nsbox >/dev/null || useradd --system --user-group --no-create-home --shell /usr/sbin/nologin nsbox
 	mkdir -p "${socket%/*}"
 	show_paths
-	# setsid: a signal to MaxKB's process group is none to the service.
-	LD_LIBRARY_PATH=$bundle/lib/bundled NSBOX_STATE_DIR=$state setsid "$bundle/sbin/nsboxd" \
-		--socket "$socket" --state-dir "$state" --libexec "$bundle/lib/nsbox" \
-		>>"$state/nsboxd.log" 2>&1 </dev/null &
+	set --
+	write_config && set -- --config "$state/nsboxd.json"
+	# A session of its own: a signal to MaxKB's process group is none to the service.
+	set -m
+	service "$@" >>"$state/nsboxd.log" 2>&1 </dev/null &
+	set +m
 	for _ in $(seq 100); do
 		test -S "$socket" && return
 		sleep 0.1

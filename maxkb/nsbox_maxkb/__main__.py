@@ -30,6 +30,8 @@ def check():
     try:
         host = client.ask(settings, "GET", "/v1/capabilities")[1]
         print("tier         %s (kernel %s)" % (host.get("tier"), host.get("kernel")))
+        client.decide_network(settings)
+        print("network      %s" % settings.network)
         executor = tool.Executor(Nothing, settings)
         reply = client.run(settings, "/v1/execute/python-function", executor.body(CODE, {"a": "good"}, None))
     except client.Refused as error:

@@ -5,8 +5,11 @@ import http.client
 import json
 import os
 import socket
+import threading
 import time
 import urllib.parse
+
+from nsbox_maxkb.settings import say
 
 # A full queue is answered at once; then it is asked again, for at most this long.
 BUSY_SECONDS = 60
@@ -95,6 +98,34 @@ def why(answer):
         return "the service sent no reason"
     pointer = error.get("pointer")
     return "%s%s" % (pointer + ": " if pointer else "", error.get("message") or error.get("code"))
+
+
+deciding = threading.Lock()
+
+
+def decide_network(settings):
+    """Once per process: where nothing was said, runs have the network that the service grants. To be
+    called before a manifest is made."""
+    with deciding:
+        if settings.network:
+            return
+        settings.network = "open"
+        body = {"argv": ["true"], "manifest": settings.manifest("maxkb-network")}
+        settings.network = ""
+        if settings.image:
+            body["image"] = settings.image
+        status, answer = ask(settings, "POST", "/v1/execute/command", body, 30 + settings.queue_seconds)
+        error = answer.get("error") if isinstance(answer, dict) else None
+        if status == 200:
+            settings.network = "open"
+            if settings.banned_names:
+                say("names banned by MAXKB_SANDBOX_PYTHON_BANNED_HOSTS are for the service to ban "
+                    "(ceiling.bannedHosts): %s" % ", ".join(settings.banned_names))
+        elif status == 400 and str((error or {}).get("pointer")).startswith("/manifest/network"):
+            settings.network = "none"
+            say("tools and skills have no network: %s; see ceiling.network in nsboxd(8)" % why(answer))
+        else:
+            raise Refused(why(answer))
 
 
 def run(settings, path, body):

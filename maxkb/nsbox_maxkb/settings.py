@@ -5,6 +5,7 @@ MaxKB keeps them in a dictionary, where a variable MAXKB_X is the key X, and rea
 we, when the module that uses them is imported. VARIABLES tells of each what becomes of it: it is
 printed by `python3 -m nsbox_maxkb variables` and compared with docs/maxkb.md by a test.
 """
+import ipaddress
 import os
 import sys
 from collections import namedtuple
@@ -22,6 +23,8 @@ VARIABLES = tuple(Variable(*row) for row in (
     ("NSBOX_PYTHON", HONOURED, "interpreter inside the image; default MaxKB's own"),
     ("NSBOX_COMPAT", HONOURED,
      "behaviours of MaxKB's executor to have to the letter: recursion, subprocess; comma list"),
+    ("NSBOX_NETWORK", HONOURED,
+     "open: hosts but those that are always denied or banned; none; unset: open where the service grants it"),
     ("NSBOX_PIDS", HONOURED, "processes and threads of a run; default 128"),
     ("NSBOX_RESULT_MB", HONOURED, "size of a tool's result; default 128"),
     ("NSBOX_SKILL_MEM_MB", HONOURED, "memory of a skill's command; default 1024"),
@@ -29,8 +32,8 @@ VARIABLES = tuple(Variable(*row) for row in (
     ("SANDBOX", SUPERSEDED, "tools run in a sandbox whatever it says; 0 is not needed any more"),
     ("SANDBOX_HOME", SUPERSEDED, "nothing is written there; a run has a working directory of its own"),
     ("SANDBOX_PYTHON_PACKAGE_PATHS", HONOURED, "directories of modules, which the image must show"),
-    ("SANDBOX_PYTHON_BANNED_HOSTS", SUPERSEDED,
-     "runs have no network in this version: no host can be reached, whether it is named or not"),
+    ("SANDBOX_PYTHON_BANNED_HOSTS", HONOURED,
+     "addresses and networks go with each run; patterns of names are the service's: ceiling.bannedHosts"),
     ("SANDBOX_PYTHON_ALLOW_SUBPROCESS", HONOURED,
      "0: starting a program raises PermissionError; unset or 1: it starts, in the same sandbox"),
     ("SANDBOX_PYTHON_ALLOW_SYSCALL", SUPERSEDED,
@@ -55,6 +58,16 @@ BACKENDS = ("nsbox", "local")
 # The environment of a tool is empty in MaxKB, and tools were written there.
 COMPAT_ALWAYS = ("environment",)
 COMPAT_CHOICES = ("recursion", "subprocess")
+
+
+said = set()
+
+
+def say(text):
+    """On standard error, which is the container's log; once per process."""
+    if text not in said:
+        said.add(text)
+        print("nsbox: " + text, file=sys.stderr, flush=True)
 
 
 class Environment:
@@ -92,7 +105,7 @@ class Reader:
     def choice(self, key, choices):
         text = self.raw(key) or choices[0]
         if text not in choices:
-            self.problems.append("MAXKB_%s is '%s', not %s" % (key, text, " or ".join(choices)))
+            self.problems.append("MAXKB_%s is '%s', not %s" % (key, text, " or ".join(filter(None, choices))))
         return text
 
     def words(self, key, choices=None):
@@ -108,6 +121,17 @@ def package_paths(reader):
     get = getattr(reader.config, "get_sandbox_python_package_paths", None)
     text = get() if callable(get) else reader.raw("SANDBOX_PYTHON_PACKAGE_PATHS")
     return [path.strip() for path in str(text).split(",") if path.strip()]
+
+
+def banned(reader):
+    """(networks as CIDR, patterns of names) of MaxKB's list."""
+    networks, names = [], []
+    for word in reader.words("SANDBOX_PYTHON_BANNED_HOSTS"):
+        try:
+            networks.append(str(ipaddress.ip_network(word, strict=False)))
+        except ValueError:
+            names.append(word)
+    return sorted(set(networks)), names
 
 
 def cores(reader):
@@ -127,6 +151,8 @@ class Settings:
         self.python = reader.raw("NSBOX_PYTHON") or sys.executable
         self.path = package_paths(reader)
         self.home = reader.raw("SANDBOX_HOME") or "/opt/maxkb-app/sandbox"
+        self.network = reader.choice("NSBOX_NETWORK", ("", "open", "none"))
+        self.banned, self.banned_names = banned(reader)
         self.compat = [*COMPAT_ALWAYS, *reader.words("NSBOX_COMPAT", COMPAT_CHOICES)]
         self.subprocess = reader.raw("SANDBOX_PYTHON_ALLOW_SUBPROCESS") != "0"
         self.seconds = reader.number("SANDBOX_PYTHON_PROCESS_LIMIT_TIMEOUT_SECONDS", 3600, 1)
@@ -144,7 +170,7 @@ class Settings:
 
     def manifest(self, name, subprocess=True):
         """The policy of a run, as skill.json(5) has it."""
-        return {
+        manifest = {
             "manifestVersion": 1,
             "name": name,
             "resources": {"memory": "%dMi" % self.memory_mb, "cpu": str(self.cores), "pids": self.pids,
@@ -152,3 +178,8 @@ class Settings:
             "timeouts": {"wall": "%ds" % self.seconds},
             "process": {"subprocess": "any" if subprocess else "none"},
         }
+        if self.network == "open":
+            manifest["network"] = {"mode": "open"}
+            if self.banned:
+                manifest["network"]["denyCidrs"] = self.banned
+        return manifest

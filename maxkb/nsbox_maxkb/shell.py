@@ -188,6 +188,7 @@ class Shell:
 
     def run(self, backend, command, timeout):
         seconds = timeout if timeout is not None else getattr(backend, "_default_timeout", DEFAULT_SECONDS)
+        client.decide_network(self.settings)
         root = os.path.realpath(str(backend.cwd))
         lock = vars(backend).setdefault("_nsbox_lock", threading.Lock())
         with lock:  # one after the other: each finds what the one before has left

@@ -6,10 +6,9 @@ the shape is another one, nothing is replaced by a guess. What ran code there be
 on to do so without nsbox, which is not what the operator asked for: it is closed instead, each call
 says why, and standard error says it at the start.
 """
-import sys
-
 from nsbox_maxkb import settings as settings_module
 from nsbox_maxkb import shell, tool
+from nsbox_maxkb.settings import say
 
 # Module name: (what it holds, for messages; problems_of(module); patch(module, settings); close(module, why))
 TARGETS = {
@@ -17,16 +16,6 @@ TARGETS = {
     "application.flow.backend.sandbox_shell": ("skills", shell.problems, shell.patch, shell.close),
     "application.workflow.backend.sandbox_shell": ("skills", shell.problems, shell.patch, shell.close),
 }
-
-said = set()
-
-
-def say(text):
-    """On standard error, which is the container's log; once per process."""
-    if text not in said:
-        said.add(text)
-        print("nsbox: " + text, file=sys.stderr, flush=True)
-
 
 def config_of(module):
     """MaxKB's dictionary of settings, which each of these modules imports."""

@@ -72,10 +72,10 @@ class Executor:
         self.template = timeout_template(getattr(module, CLASS))
         self.translate = getattr(module, "_", None)
         self.timer = getattr(module, "execution_timer", None)
-        self.manifest = settings.manifest("maxkb-tool", settings.subprocess)
 
     def body(self, code, keywords, function):
-        body = {"code": code, "manifest": self.manifest, "compat": self.settings.compat,
+        body = {"code": code, "manifest": self.settings.manifest("maxkb-tool", self.settings.subprocess),
+                "compat": self.settings.compat,
                 # As MaxKB writes them into its program: what has no repr that says it, has none here.
                 "params_python": repr(keywords),
                 "python": {"interpreter": self.settings.python, "path": self.settings.path}}
@@ -104,9 +104,10 @@ class Executor:
         return nullcontext()
 
     def call(self, code, keywords, function=None):
-        body = self.body(code, keywords, function)
-        trace = body["trace_id"] = str(uuid.uuid4())
+        trace = str(uuid.uuid4())
         try:
+            client.decide_network(self.settings)
+            body = dict(self.body(code, keywords, function), trace_id=trace)
             with self.timed(trace):
                 reply = client.run(self.settings, "/v1/execute/python-function", body)
         except client.Refused as error:
@@ -127,6 +128,10 @@ def as_server(config, settings):
     if not isinstance(args, list) or len(args) != 2 or args[0] != "-c" or config.get("transport") != "stdio":
         raise Exception("nsbox does not run the MCP server: MaxKB describes it in a way that this "
                         "drop-in does not know.")
+    try:
+        client.decide_network(settings)
+    except client.Refused:
+        pass  # the server's own start says it, as an answer to its client
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stdio.py")
     config["args"] = ["-I", program, "--", settings.python, *args]
     config["command"] = sys.executable

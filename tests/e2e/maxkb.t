@@ -37,6 +37,15 @@ def test_many(t):
     t.ok(not wrong, "200 threads at once, each with its answer", str(wrong[:3]))
 
 
+OUTSIDE = """
+import socket
+def f():
+    try:
+        socket.create_connection(("192.0.2.1", 80), 5)
+    except OSError:
+        return "no"
+"""
+
 # variables, code, what has to come back
 SETTINGS = [
     ("the old way of recursion", {"NSBOX_COMPAT": "recursion"},
@@ -63,6 +72,11 @@ SETTINGS = [
      value(1)),
     ("processes", {"NSBOX_PIDS": "4"}, "import os, time\ndef f():\n try:\n  for i in range(8):\n"
      "   if os.fork() == 0: time.sleep(9)\n except BlockingIOError: return 'full'", value("full")),
+    ("no network asked for", {"NSBOX_NETWORK": "none"}, OUTSIDE, value("no")),
+    ("bans that are none", {"SANDBOX_PYTHON_BANNED_HOSTS": "127.0.0.0/8,::/0,0.0.0.0/32,10.1.2.3,maxkb,.*\\.example"},
+     "def f(): return 1", value(1)),
+    ("an unknown network", {"NSBOX_NETWORK": "all"}, "def f(): return 1",
+     error_like(lambda m: "MAXKB_NSBOX_NETWORK is 'all', not open or none" in m)),
     ("package paths", {"SANDBOX_PYTHON_PACKAGE_PATHS": "/opt/standin/three"},
      "import sys\ndef f(): return [p for p in sys.path if 'standin' in p]", value(["/opt/standin/three"])),
     ("an interpreter that the image lacks", {"NSBOX_PYTHON": "/opt/standin/python"}, "def f(): return 1",
@@ -118,6 +132,13 @@ def test_tcp(t):
 def test_start(t):
     with start(SANDBOX_PYTHON_ALLOW_DL_OPEN="1") as other:
         said = other.end()
+    # The service of the test grants no network but by name.
+    with start() as other:
+        other.call("def f(): return 1")
+        t.ok("tools and skills have no network: /manifest/network/mode" in other.end(), "what the service grants is said")
+    with start(NSBOX_NETWORK="open") as other:
+        answer = other.call("def f(): return 1")
+        t.ok("ceiling" in answer.get("error", ""), "asked for and not granted: refused", str(answer))
     t.ok("nsbox: tools and MCP servers run in nsbox, by the service at " + daemon.socket in said,
          "the start says that tools run in nsbox", said)
     t.ok("MAXKB_SANDBOX_PYTHON_ALLOW_DL_OPEN has no effect: ctypes and cffi load libraries" in said,
