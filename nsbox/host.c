@@ -306,6 +306,12 @@ const char *nsbox_tier_name(int tier)
 
 /* ------------------------------------------------------------------ remedies */
 
+/* A filter that we did not load is a container's: its refusals look like those of an old kernel. */
+static bool is_filtered(void)
+{
+	return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 2;
+}
+
 static const char *userns_remedy(const struct nsbox_host *h, char *buf, int size)
 {
 	const char *why = strerrordesc_np(h->userns_errno);
@@ -327,11 +333,16 @@ static const char *userns_remedy(const struct nsbox_host *h, char *buf, int size
 			why);
 	else if (h->userns_setting == NSBOX_USERNS_CLONE)
 		nsbox_format(buf, size, "sysctl -w kernel.unprivileged_userns_clone=1 (%s)", why);
-	else if (h->userns_errno == ENOSYS)
+	else if (is_filtered())
 		nsbox_format(buf, size,
-			     "clone3 is missing or hidden: Linux 5.9, and in a container "
-			     "--security-opt seccomp=PROFILE with clone3 allowed (%s)",
+			     "the container's seccomp profile refuses namespaces: docker run "
+			     "--security-opt seccomp=PROFILE, one that allows clone3, clone and "
+			     "unshare with CLONE_NEW*, mount, umount2, pivot_root and the mount "
+			     "calls since fsopen, or seccomp=unconfined; where the host has "
+			     "AppArmor, --security-opt apparmor=unconfined as well (%s)",
 			     why);
+	else if (h->userns_errno == ENOSYS)
+		nsbox_format(buf, size, "clone3 is missing: needs Linux 5.9 (%s)", why);
 	else
 		nsbox_format(
 			buf, size,
@@ -392,6 +403,8 @@ const char *nsbox_host_remedy(const struct nsbox_host *h, int layer, char *buf, 
 			     strerrordesc_np(h->overlay_errno));
 		return buf;
 	case NSBOX_LAYER_PROC:
+		if (h->userns_errno)
+			return userns_remedy(h, buf, size);
 		nsbox_format(
 			buf, size,
 			"paths of the host's /proc are covered; in a container: --security-opt "
@@ -402,6 +415,8 @@ const char *nsbox_host_remedy(const struct nsbox_host *h, int layer, char *buf, 
 	case NSBOX_LAYER_LANDLOCK_TCP:
 	case NSBOX_LAYER_LANDLOCK_SCOPES: return landlock_remedy(h, layer, buf, size);
 	case NSBOX_LAYER_NFTABLES:
+		if (h->userns_errno)
+			return userns_remedy(h, buf, size);
 		nsbox_format(buf, size,
 			     "needs CONFIG_NF_TABLES and NF_TABLES_INET: modprobe "
 			     "nf_tables (%s)",

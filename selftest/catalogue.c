@@ -149,7 +149,7 @@ const struct catalogue_row catalogue[] = {
 	{ "M04", "a rule skipped for its unknown name", "tests/unit/test_seccomp_tables.c", "" },
 	{ "M05", "inherited state", "selftest", "" },
 	{ "M06", "memory of the owner copied", "selftest", "A15" },
-	{ "M07", "a host that lacks something", "tests/e2e/faults.t", "" },
+	{ "M07", "a host that lacks something", "tests/e2e/doctor.t", "" },
 	{ "M08", "a fault in the kernel itself", "-", "shared by all sandboxes of a host; a virtual machine around the daemon is for hostile tenants" },
 };
 /* clang-format on */

@@ -136,8 +136,9 @@ static int make_canary(struct facts *f, struct nsbox_error *err)
 	char path[100];
 	int fd;
 
-	nsbox_format(f->dir, sizeof(f->dir), "%s/selftest.XXXXXX",
-		     tmp && *tmp == '/' && strlen(tmp) < 40 ? tmp : "/var/tmp");
+	if (!tmp || *tmp != '/' || strlen(tmp) >= 40)
+		tmp = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
+	nsbox_format(f->dir, sizeof(f->dir), "%s/selftest.XXXXXX", tmp);
 	if (!mkdtemp(f->dir)) {
 		f->dir[0] = '\0';
 		return nsbox_fail(err, NSBOX_E_IO, errno, "make a directory for the selftest");
