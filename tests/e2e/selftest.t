@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -128,12 +129,43 @@ def test_probe_dir(t):
         t.ok("README" not in found, "what cannot be executed is no probe")
         for name in set(PROBES) - {"held"}:
             os.unlink(os.path.join(place, name))
-        page = os.path.join(place, "page.html")
-        status, out, err = selftest("--tap", "--only", "W01", "--tier", "namespace", "--probe-dir", place,
-                                    "--html", page)
+        status, out, err = selftest("--tap", "--only", "W01", "--tier", "namespace", "--probe-dir", place)
         t.equal(status, 0, "without them all is well") or t.note(err)
         t.ok(re.fullmatch(r"ok 1 - W01 .*\nok 2 - held .*\n1\.\.2\n", out), "TAP", out)
-        t.ok(os.path.getsize(page) > 1000, "a page is written")
+
+
+# ---------------------------------------------------------------- a page to look at
+
+BROWSER = shutil.which("chromium")
+
+
+def look(place, page, *options):
+    """The page as a browser has it, without a screen."""
+    return subprocess.run([BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                           "--user-data-dir=" + os.path.join(place, "profile"), "--window-size=1200,900", *options,
+                           "file://" + page], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
+
+
+def test_page(t):
+    with tempfile.TemporaryDirectory(prefix="page-", ignore_cleanup_errors=True) as place:
+        probes, page, shot = (os.path.join(place, name) for name in ("probes", "page.html", "shot.png"))
+        os.mkdir(probes)
+        with open(os.path.join(probes, "<i>x"), "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\n" + PROBES["escaped"] + "\n")
+        os.chmod(os.path.join(probes, "<i>x"), 0o755)
+        selftest("--only", "W01", "--tier", "namespace", "--probe-dir", probes, "--html", page)
+        with open(page, encoding="utf-8") as f:
+            text = f.read()
+        t.ok(not re.search(r"(?:src|href)=|url\(|<script|<i>|<b>", text), "the page needs nothing, and quotes what it shows")
+        if not BROWSER:
+            t.ok(not tap.must_work(), "there is a browser to look at it")
+            return
+        dom = look(place, page, "--dump-dom").stdout.decode()
+        cells = re.findall(r'<td class="(\w+)">([^<]*)</td>', dom)
+        t.ok(("held", "held") in cells and ("ESCAPED", "ESCAPED") in cells, "a browser shows both verdicts", dom[-2000:])
+        t.ok("&lt;b&gt;it&lt;/b&gt;" in dom and "<i>" not in dom, "text stays text")
+        look(place, page, "--screenshot=" + shot)
+        t.ok(os.path.exists(shot) and os.path.getsize(shot) > 20000, "and there is something to see")
 
 
 # ---------------------------------------------------------------- what it says
