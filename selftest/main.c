@@ -17,7 +17,7 @@
 
 struct options {
 	struct box_options box;
-	const char *html, *probe_dir;
+	const char *daemon, *html, *probe_dir;
 	const char *only[ONLY_MAX];
 	const char *explain;
 	unsigned n_only, tiers;
@@ -35,6 +35,7 @@ struct options {
 SETTER(profile, box.profile, v)
 SETTER(manifest, box.manifest, v)
 SETTER(image, box.image, v)
+SETTER(daemon, daemon, v)
 SETTER(html, html, v)
 SETTER(probe_dir, probe_dir, v)
 SETTER(explain, explain, v)
@@ -78,6 +79,7 @@ static const struct option_row rows[] = {
 	{ "image", 'i', "NAME", "root of the sandboxes (default: host)", set_image },
 	{ "tier", 't', "TIER", "namespace or cgroup; may be repeated (default: all this host has)",
 	  set_tier },
+	{ "daemon", 'D', "SOCKET", "have a running daemon make the sandboxes", set_daemon },
 	{ "only", 'o', "ID", "probes whose id begins so; may be repeated", set_only },
 	{ "mutate", 'M', NULL, "leave out each layer in turn: is it missed?", set_mutate },
 	{ "probe-dir", 'd', "DIR", "try the programs of this directory as well", set_probe_dir },
@@ -163,18 +165,24 @@ static void try_control(struct row_result *r, const struct facts *f, int probe_f
 	r->control = judge_ending(r->row, &e);
 }
 
-static struct verdict try_tier(const struct probe_row *row, const struct box *b, struct facts *f,
-			       int tier, const struct verdict *control)
+static struct verdict try_tier(const struct options *o, const struct probe_row *row,
+			       const struct box *b, struct facts *f, int tier,
+			       const struct verdict *control)
 {
 	const char *why = row->file ? NULL : not_applicable(row, b, tier);
 	struct verdict v = { .kind = V_NA };
 	struct ending e;
 
+	if (!why && o->daemon && (row->flags & PF_SMALL))
+		why = "a daemon's limits are not small";
 	if (why) {
 		nsbox_format(v.text, sizeof(v.text), "%s", why);
 		return v;
 	}
-	box_run(b, row, f, tier, &e);
+	if (o->daemon)
+		live_run(o->daemon, row, f, &e);
+	else
+		box_run(b, row, f, tier, &e);
 	v = judge_ending(row, &e);
 	if (facts_check_decoy(f)) {
 		v.kind = V_ESCAPED;
@@ -189,8 +197,8 @@ static struct verdict try_tier(const struct probe_row *row, const struct box *b,
 	return v;
 }
 
-static void try_row(struct row_result *r, const struct suite *s, const struct box *b,
-		    struct facts *f, int probe_fd)
+static void try_row(const struct options *o, struct row_result *r, const struct suite *s,
+		    const struct box *b, struct facts *f, int probe_fd)
 {
 	uint64_t start = monotonic_us();
 
@@ -198,7 +206,7 @@ static void try_row(struct row_result *r, const struct suite *s, const struct bo
 	facts_check_decoy(f);
 	for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
 		if (s->tiers & (1U << t))
-			r->tier[t] = try_tier(r->row, b, f, t, &r->control);
+			r->tier[t] = try_tier(o, r->row, b, f, t, &r->control);
 	r->ms = (double)(monotonic_us() - start) / 1000.0;
 }
 
@@ -220,7 +228,7 @@ static int run_all(const struct options *o, const struct box *b, struct facts *f
 		r->row = row;
 		/* NOLINTEND(clang-analyzer-core.NullDereference) */
 		s->n++;
-		try_row(r, s, b, f, probe_fd);
+		try_row(o, r, s, b, f, probe_fd);
 		if (text)
 			report_row_text(s, r);
 	}
@@ -235,7 +243,9 @@ static int choose_tiers(const struct options *o, const struct nsbox_host *h, uns
 	if (top < NSBOX_TIER_NAMESPACE)
 		return nsbox_fail(err, NSBOX_E_UNSUPPORTED, 0,
 				  "this host holds no sandboxes: see `nsbox doctor`");
-	*ret = o->tiers ? o->tiers : 1U << NSBOX_TIER_NAMESPACE | 1U << top;
+	*ret = o->tiers	   ? o->tiers
+	       : o->daemon ? 1U << top /* it takes what there is */
+			   : 1U << NSBOX_TIER_NAMESPACE | 1U << top;
 	for (int t = top + 1; t <= NSBOX_TIER_CGROUP; t++)
 		if (*ret & (1U << t))
 			return nsbox_fail(err, NSBOX_E_UNSUPPORTED, 0,
@@ -273,17 +283,21 @@ static int selftest(struct options *o, struct suite *s, struct nsbox_error *err)
 	if (r == 0)
 		r = box_open(&o->box, probe_fd, &b, err);
 	if (r == 0)
-		r = facts_init(&f, &b.host, NULL, err);
+		r = facts_init(&f, &b.host, o->daemon, err);
 	s->host = b.host;
 	if (r == 0)
 		facts_add(&f, "files", "%u",
 			  blob_fixed(plan_blob(b.plan), struct plan_fixed)->limits.open_files);
+	if (r == 0 && o->daemon)
+		r = live_prepare(&o->box, &f, probe_fd, err);
 	if (r == 0 && o->mutate)
 		s->unnoticed = mutate_all(&o->box, &b, &f, !o->tap && !o->json);
 	else if (r == 0)
 		r = run_all(o, &b, &f, probe_fd, s);
 	if (r == 0)
 		r = tell_all(o, s, err);
+	if (o->daemon)
+		live_clean(&f);
 	facts_done(&f);
 	box_close(&b);
 	nsbox_sweep();
@@ -317,6 +331,8 @@ int cmd_selftest(int argc, char **argv)
 		return cli_usage("--tap and --json exclude each other");
 	if (o.box.profile && o.box.manifest)
 		return cli_usage("--profile and --manifest exclude each other");
+	if (o.daemon && (o.mutate || o.probe_dir || o.tiers || o.box.image))
+		return cli_usage("--daemon excludes --mutate, --probe-dir, --tier and --image");
 	if (o.mutate && (o.n_only || o.probe_dir || o.tiers || o.box.image))
 		return cli_usage("--mutate chooses probes, tiers and image itself");
 	if (o.list) {

@@ -6,6 +6,7 @@
  *   facts.c     what the probes are told of the host, and the decoys they are to reach
  *   outside.c   controls: the caller's own process, and the stand-in for a host
  *   box.c       plans, and one probe in one sandbox
+ *   live.c      one probe as a job of a running daemon
  *   suite.c     all probes and tiers; a verdict of what was said, shown, caused
  *   mutate.c    each layer left out in turn, by the program nsbox-mutant (mutant/)
  *   catalogue.c every attack of the catalogue, and where it is tried
@@ -109,6 +110,15 @@ void box_run(const struct box *b, const struct probe_row *row, const struct fact
 #define SMALL_MEMORY (32u << 20)
 #define SMALL_DISK   (8u << 20)
 #define SMALL_PIDS   24
+
+/* ------------------------------------------------------------------ a daemon's sandboxes */
+
+/* The skill that is sent with each job, below the facts' directory. */
+int live_prepare(const struct box_options *opt, const struct facts *f, int probe_fd,
+		 struct nsbox_error *err);
+void live_clean(const struct facts *f);
+void live_run(const char *socket, const struct probe_row *row, const struct facts *f,
+	      struct ending *ret);
 
 /* ------------------------------------------------------------------ the suite */
 
