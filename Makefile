@@ -223,7 +223,7 @@ hosts-page: ## docs/HOSTS.md of what check-vm and check-auditors found
 
 check-arm64: ## compile the library and the tools for arm64, without linking
 	$(Q)tests/support/install-packages build arm64
-	$(Q)tests/support/check-arm64 $(LIB_SRC) $(CLI_SRC) $(UNPACK_SRC)
+	$(Q)tests/support/check-arm64 $(LIB_SRC) $(CLI_SRC) $(UNPACK_SRC) $(SELFTEST_SRC) $(PROBE_SRC)
 
 check-heavy: ## the cases that need Java and an office suite (large packages)
 	$(Q)tests/support/install-packages build test heavy
@@ -244,9 +244,9 @@ asan ubsan: ## the tests under AddressSanitizer, UndefinedBehaviorSanitizer
 	$(Q)$(MAKE) --no-print-directory VARIANT=$@ check-sanitized
 
 # Not under a sanitizer: what counts leftovers, memory or time of whole runs (the runtime's own would be
-# counted as well), what confines itself so far that the runtime cannot end, and the installed library.
+# counted as well), what lives in stand-ins for a host, what confines itself so far that the runtime cannot end, and the installed library.
 # SANITIZED=all takes them too.
-UNSANITIZED := $(addprefix %/,test_confine leaks.t library.t journal.t crash.t cases-cli.t cases-daemon.t)
+UNSANITIZED := $(addprefix %/,test_confine leaks.t selftest.t library.t journal.t crash.t cases-cli.t cases-daemon.t)
 check-sanitized: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(PROVE) $(call in_tree,$(filter-out $(if $(filter all,$(SANITIZED)),,$(UNSANITIZED)), \
