@@ -28,7 +28,7 @@
 #include "nsbox/weaken.h"
 
 #define FD_FLOOR 16 /* what came from the owner is moved here, out of 0-4 */
-#define ENV_MAX	 (2 * BLOB_ENV_MAX)
+#define ENV_MAX	 (3 * BLOB_ENV_MAX)
 
 /* ------------------------------------------------------------------ credentials */
 
@@ -298,7 +298,10 @@ static bool same_name(const char *a, const char *b)
 	return strcspn(b, "=") == n && !memcmp(a, b, n);
 }
 
-/* The plan's variables, then the exec's; a later one of the same name replaces an earlier. */
+/*
+ * The image's variables, then the plan's, then the exec's; a later one of the same name replaces an
+ * earlier. But the PATH that every plan has gives way to an image's, which knows its own programs.
+ */
 static size_t add_env(char **env, size_t count, const struct blob *b)
 {
 	size_t n;
@@ -310,7 +313,8 @@ static size_t add_env(char **env, size_t count, const struct blob *b)
 
 		while (at < count && !same_name(env[at], v))
 			at++;
-		env[at] = v;
+		if (at == count || strcmp(v, "PATH=" PLAN_DEFAULT_PATH) != 0)
+			env[at] = v;
 		count += at == count;
 	}
 	return count;
@@ -319,7 +323,7 @@ static size_t add_env(char **env, size_t count, const struct blob *b)
 static int vectors(const struct child *c, const struct blob *exec, struct vectors *ret,
 		   struct nsbox_error *err)
 {
-	size_t argc;
+	size_t argc, n;
 	const str_off *off = blob_get(exec, SEC_ARGV, sizeof(*off), &argc);
 
 	ret->argv = map_vector(argc + 1);
@@ -329,7 +333,9 @@ static int vectors(const struct child *c, const struct blob *exec, struct vector
 				     "make room for the arguments");
 	for (size_t i = 0; i < argc; i++)
 		ret->argv[i] = (char *)blob_get_str(exec, off[i]);
-	ret->env[add_env(ret->env, add_env(ret->env, 0, c->plan), exec)] = NULL;
+	n = add_env(ret->env, 0, c->root);
+	n = add_env(ret->env, n, c->plan);
+	ret->env[add_env(ret->env, n, exec)] = NULL;
 	return 0;
 }
 

@@ -27,11 +27,11 @@ enum blob_section {
 	SEC_STRINGS,  /* char[] */
 	SEC_FIXED,    /* one struct plan_fixed or exec_fixed */
 	SEC_OPS,      /* struct mount_op[], in order */
-	SEC_LANDLOCK, /* struct landlock_rule[] */
+	SEC_LANDLOCK, /* struct landlock_rule[]; of a root list: more trees of the image */
 	SEC_BPF,      /* struct sock_filter[]: the payload's filter */
 	SEC_BPF_INIT, /* struct sock_filter[]: init's filter, a superset of every payload's */
 	SEC_NFT,      /* netlink messages, one batch, each message but the ends with NLM_F_ACK */
-	SEC_ENV,      /* str_off[]: "NAME=value"; a plan's base, an exec's additions win */
+	SEC_ENV,      /* str_off[]: "NAME=value"; an image's, then a plan's, then an exec's win */
 	SEC_ARGV,     /* str_off[] (exec) */
 	SEC_OUTPUTS,  /* struct output_rule[] */
 	SEC_DATA,     /* bytes of OP_FILE */
@@ -105,6 +105,17 @@ struct landlock_rule {
 	uint16_t port;
 	uint16_t optional; /* 1: a missing path is skipped */
 };
+
+/*
+ * A root list's rule: a directory or file at the top of an image. Reading and executing are for all; the
+ * rest only for inside-root, where the plan makes the run that (stage_landlock).
+ */
+#define ROOT_TREE_RIGHTS ((UINT64_C(1) << 15) - 1)
+#define ROOT_FILE_RIGHTS (UINT64_C(0x7) | UINT64_C(1) << 14) /* EXECUTE, WRITE, READ, TRUNCATE */
+#define ROOT_TREE_READ	 UINT64_C(0xd)			     /* EXECUTE, READ_FILE, READ_DIR */
+
+/* What PATH is unless a manifest sets it: then an image's own wins. */
+#define PLAN_DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 /* ------------------------------------------------------------------ outputs */
 

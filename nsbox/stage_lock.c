@@ -368,10 +368,10 @@ int stage_capabilities(struct child *c, struct nsbox_error *err)
 
 /* ------------------------------------------------------------------ Landlock */
 
-static int add_rule(struct child *c, int ruleset, const struct landlock_rule *rule,
-		    struct nsbox_error *err)
+static int add_rule(struct child *c, const struct blob *b, int ruleset,
+		    const struct landlock_rule *rule, struct nsbox_error *err)
 {
-	const char *path = blob_get_str(c->plan, rule->path);
+	const char *path = blob_get_str(b, rule->path);
 	struct landlock_path_beneath_attr attr = { .allowed_access = rule->access };
 	auto_close int fd = -1;
 
@@ -392,6 +392,40 @@ static int add_rule(struct child *c, int ruleset, const struct landlock_rule *ru
 	if (sys_landlock_add_rule(ruleset, LANDLOCK_RULE_PATH_BENEATH, &attr) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "add a Landlock rule for '%s'", path);
 	return 0;
+}
+
+/* Is the tree one that the plan has a rule for, or has it rules within? Then they are the word. */
+static bool plan_has(const struct child *c, const char *tree)
+{
+	size_t n, len = strlen(tree);
+	const struct landlock_rule *rules = blob_get(c->plan, SEC_LANDLOCK, sizeof(*rules), &n);
+
+	for (size_t i = 0; i < n; i++) {
+		const char *path = blob_get_str(c->plan, rules[i].path);
+
+		if (!strncmp(path, tree, len) && (path[len] == '/' || !path[len]))
+			return true;
+	}
+	return false;
+}
+
+/* What the image has at its top besides; inside-root (profile build) may change all of it. */
+static int add_image_trees(struct child *c, int ruleset, struct nsbox_error *err)
+{
+	const struct plan_fixed *f = child_fixed(c);
+	size_t n;
+	const struct landlock_rule *rules = blob_get(c->root, SEC_LANDLOCK, sizeof(*rules), &n);
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		struct landlock_rule rule = rules[i];
+
+		if (f->uid && plan_has(c, blob_get_str(c->root, rule.path)))
+			continue;
+		rule.access &= f->landlock_fs & (f->uid ? ROOT_TREE_READ : ~UINT64_C(0));
+		r = rule.access ? add_rule(c, c->root, ruleset, &rule, err) : 0;
+	}
+	return r;
 }
 
 static uint32_t landlock_layers(const struct plan_fixed *f)
@@ -429,10 +463,13 @@ int stage_landlock(struct child *c, struct nsbox_error *err)
 		return nsbox_fail(err, NSBOX_E_UNSUPPORTED, errno,
 				  "make a Landlock ruleset for ABI %u", f->landlock_abi);
 	for (size_t i = 0; i < n; i++) {
-		r = add_rule(c, ruleset, &rules[i], err);
+		r = add_rule(c, c->plan, ruleset, &rules[i], err);
 		if (r < 0)
 			return r;
 	}
+	r = f->landlock_fs ? add_image_trees(c, ruleset, err) : 0;
+	if (r < 0)
+		return r;
 	if (sys_landlock_restrict_self(ruleset) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "enter the Landlock domain");
 	c->enforced |= c->want & landlock_layers(f);

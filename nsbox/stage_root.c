@@ -165,8 +165,9 @@ static int fill_upper(struct child *c, const struct blob *b, int up, struct nsbo
 
 /* ------------------------------------------------------------------ overlay */
 
-/* "lowerdir=/old/proc/self/fd/7:/old/proc/self/fd/8": by descriptor, so that no character of a
- * host path needs escaping, none shows in the run's mount table, and 100 layers fit a page. */
+/* "lowerdir=7:8", relative to /old/proc/self/fd: by descriptor, so that no character of a host path
+ * needs escaping, none shows in the run's mount table, and as many layers fit the page that
+ * mount(2) takes as overlayfs does. */
 static int lower_option(struct child *c, char *buf, int size, struct nsbox_error *err)
 {
 	size_t n;
@@ -184,8 +185,7 @@ static int lower_option(struct child *c, char *buf, int size, struct nsbox_error
 		if (fd < 0)
 			return nsbox_fail(err, NSBOX_E_SETUP, errno, "open the image layer '%s'",
 					  src);
-		len += nsbox_format(buf + len, size - len, "%s/old/proc/self/fd/%d",
-				    first ? "" : ":", fd);
+		len += nsbox_format(buf + len, size - len, "%s%d", first ? "" : ":", fd);
 		first = false;
 		if (len >= size - 64)
 			return nsbox_fail(err, NSBOX_E_LIMIT, E2BIG, "too many image layers");
@@ -199,16 +199,21 @@ static int mount_overlay(struct child *c, struct nsbox_error *err)
 {
 	bool rdonly = child_fixed(c)->flags & PLAN_ROOT_RDONLY;
 	char opts[4096];
-	int len = lower_option(c, opts, sizeof(opts), err);
+	int r, len = lower_option(c, opts, sizeof(opts), err);
 
 	if (len < 0)
 		return len;
 	/* userxattr: without it overlayfs needs trusted.* xattrs, which a user namespace lacks. */
 	nsbox_format(opts + len, (int)sizeof(opts) - len, ",upperdir=/up,workdir=/work,userxattr");
-	if (mount("overlay", "/root", "overlay", MS_NOSUID | MS_NODEV | (rdonly ? MS_RDONLY : 0),
-		  opts) < 0)
-		return -errno;
-	return 0;
+	if (chdir("/old/proc/self/fd") < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "enter /proc/self/fd of the host");
+	r = mount("overlay", "/root", "overlay", MS_NOSUID | MS_NODEV | (rdonly ? MS_RDONLY : 0),
+		  opts) < 0
+		    ? -errno
+		    : 0;
+	if (chdir("/") < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "enter the scratch tmpfs");
+	return r;
 }
 
 int stage_overlay(struct child *c, struct nsbox_error *err)

@@ -5,7 +5,9 @@
  *
  * Each act is chosen so that the layer it stands for is what refuses it, and so that it would be
  * answered differently without that layer:
- *   write       /usr is writable to nobody; a fresh file there would be refused by the mount alone
+ *   write       /usr is writable to nobody; a fresh file there would be refused by the mount alone.
+ *               In an imported image it is the run's own copy: there /dev stands for it, which is
+ *               the same tmpfs in every run and read-only to all
  *   landlock    /.nsbox/witness is readable by mode and by mount; only the domain leaves it out
  *   connect     TEST-NET-1 has no route in a namespace of its own; elsewhere it is "in progress"
  *   syscall     mount(2) of nothing: EFAULT from the kernel, EPERM or ENOSYS from the filter
@@ -32,7 +34,10 @@ enum verdict { NOT_TRIED, HELD, HOLE };
 
 static enum verdict try_write(const struct child *c)
 {
-	const char *path = "/usr/.nsbox-witness";
+	size_t trees;
+	bool imported =
+		blob_get(c->root, SEC_LANDLOCK, sizeof(struct landlock_rule), &trees) && trees;
+	const char *path = imported ? "/dev/.nsbox-witness" : "/usr/.nsbox-witness";
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
 	if (fd < 0)

@@ -13,12 +13,9 @@
 #define ENV_BYTES_MAX 65536
 
 static const struct manifest_var base[] = {
-	{ (char *)"PATH", (char *)"/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin" },
-	{ (char *)"HOME", (char *)POLICY_HOME },
-	{ (char *)"USER", (char *)"sandbox" },
-	{ (char *)"LOGNAME", (char *)"sandbox" },
-	{ (char *)"LANG", (char *)"C.UTF-8" },
-	{ (char *)"TMPDIR", (char *)"/tmp" },
+	{ (char *)"PATH", (char *)PLAN_DEFAULT_PATH }, { (char *)"HOME", (char *)POLICY_HOME },
+	{ (char *)"USER", (char *)"sandbox" },	       { (char *)"LOGNAME", (char *)"sandbox" },
+	{ (char *)"LANG", (char *)"C.UTF-8" },	       { (char *)"TMPDIR", (char *)"/tmp" },
 };
 
 static int judge(struct resolve *rs, const char *name)
