@@ -61,20 +61,21 @@ LIBS_CHECK  := $(shell $(PC) --libs check 2>/dev/null)
 # The library: nsbox/ and overlay/ need only libc, libcap and libmnl; policy/ brings JSON,
 # libseccomp, libnftnl and SHA-256. nsbox-spawn links $(LIB_A) with LIBS_CORE alone, so that the
 # linker itself keeps JSON out of it.
-LIB_SRC     := $(wildcard nsbox/*.c) $(wildcard overlay/*.c) $(wildcard policy/*.c) $(wildcard policy/skill/*.c)
+LIB_SRC     := $(wildcard nsbox/*.c) $(wildcard overlay/*.c) $(wildcard overlay/image/*.c) $(wildcard policy/*.c) $(wildcard policy/skill/*.c)
 CLI_SRC     := $(wildcard nsbox/cli/*.c)
 COMMON_SRC  := $(wildcard daemon/common/*.c)
 FRONT_SRC   := $(wildcard daemon/front/*.c)
 SPAWN_SRC   := $(wildcard daemon/spawn/*.c)
 COMPILE_SRC := $(wildcard daemon/compile/*.c)
 UNPACK_SRC  := $(wildcard overlay/unpack/*.c)
+READER_SRC  := $(wildcard overlay/reader/*.c)
 SELFTEST_SRC := $(wildcard selftest/*.c)
 PROBE_SRC   := $(wildcard selftest/probe/*.c)
 
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_A  := $(B)/libnsbox.a
 LIB_SO := $(B)/libnsbox.so.$(SOVERSION)
-PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe nsbox-mutant
+PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-probe nsbox-mutant
 
 all: $(LIB_A) $(LIB_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc ## build everything (default)
 
@@ -120,6 +121,7 @@ $(eval $(call program,nsboxd,$(FRONT_SRC) $(COMMON_SRC),$(LIBS_HTTP) $(LIBS_SQLI
 $(eval $(call program,nsbox-spawn,$(SPAWN_SRC) daemon/common/wire.c,$(LIBS_CORE)))
 $(eval $(call program,nsbox-compile,$(COMPILE_SRC) daemon/common/wire.c,$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-unpack,$(UNPACK_SRC),$(LIBS_ARCHIVE) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
+$(eval $(call program,nsbox-import,$(READER_SRC) overlay/unpack/confine.c,$(LIBS_ARCHIVE) $(LIBS_POLICY) $(LIBS_CORE)))
 
 # Mutation: the one program with a build of nsbox/ in which layers can be left out. See nsbox/weaken.h.
 MUTANT_SRC := $(wildcard selftest/mutant/*.c)
@@ -223,7 +225,7 @@ hosts-page: ## docs/HOSTS.md of what check-vm and check-auditors found
 
 check-arm64: ## compile the library and the tools for arm64, without linking
 	$(Q)tests/support/install-packages build arm64
-	$(Q)tests/support/check-arm64 $(LIB_SRC) $(CLI_SRC) $(UNPACK_SRC) $(SELFTEST_SRC) $(PROBE_SRC)
+	$(Q)tests/support/check-arm64 $(LIB_SRC) $(CLI_SRC) $(UNPACK_SRC) $(READER_SRC) $(SELFTEST_SRC) $(PROBE_SRC)
 
 check-heavy: ## the cases that need Java and an office suite (large packages)
 	$(Q)tests/support/install-packages build test heavy
@@ -303,7 +305,7 @@ coverage-here: all tests
 
 # ---------------------------------------------------------------- lint
 
-LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC) \
+LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC) $(READER_SRC) \
 		$(SELFTEST_SRC) $(PROBE_SRC) $(MUTANT_SRC)
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)
@@ -366,7 +368,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 		$(D)$(INCLUDEDIR)/nsbox $(addprefix $(D)$(MANDIR)/man,1 3 5 8)
 	$(Q)$(INSTALL) -m 755 $(B)/nsbox $(D)$(BINDIR)/
 	$(Q)$(INSTALL) -m 755 $(B)/nsboxd $(D)$(SBINDIR)/
-	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe nsbox-mutant) $(D)$(LIBEXECDIR)/
+	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-probe nsbox-mutant) $(D)$(LIBEXECDIR)/
 	$(Q)$(INSTALL) -m 644 $(LIB_A) $(B)/libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/libnsbox.so
 	$(Q)sed $(PC_SUBST) nsbox/libnsbox.pc.in >$(D)$(LIBDIR)/pkgconfig/libnsbox.pc
@@ -388,7 +390,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 
 uninstall: ## remove what install put there
 	$(Q)rm -f $(D)$(BINDIR)/nsbox $(D)$(SBINDIR)/nsboxd
-	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-probe nsbox-mutant)
+	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-probe nsbox-mutant)
 	$(Q)rm -f $(addprefix $(D)$(LIBDIR)/,libnsbox.a libnsbox.so libnsbox.so.$(SOVERSION) pkgconfig/libnsbox.pc)
 	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
 	$(Q)rm -rf $(D)$(MAXKBDIR)

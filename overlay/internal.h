@@ -93,6 +93,10 @@ void skeleton_hash_template(struct hash128 *h);
 /* Fill an empty directory. */
 int skeleton_build(int dir_fd, const struct sources *src, struct nsbox_error *err);
 
+struct blob_builder;
+/* What an imported image gets of it, as operations of a root list. */
+void skeleton_files(struct blob_builder *b);
+
 /* ---- runner_py.c: nsbox/runner/python.py */
 extern const char runner_py_start[] __attribute__((visibility("hidden")));
 extern const uint64_t runner_py_size __attribute__((visibility("hidden")));

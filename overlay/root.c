@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prepared images. An image is looked up by name in a table of preparers; what they leave is a
- * root blob (layers, binds), a digest, and whatever keeps those layers from being removed.
+ * Prepared images: "host", or one of the store. What is left of preparing is a root blob (layers,
+ * binds), a digest, and whatever keeps those layers from being removed.
  */
 #include "overlay/root.h"
 
 #include <string.h>
 
 #include "nsbox/util.h"
+#include "overlay/image/store.h"
 #include "overlay/internal.h"
 
 struct nsbox_root {
-	const char *name; /* of the table */
-	char digest[80];
+	char *name;
+	char *digest;
 	void *bytes;
-	struct blob blob; /* of bytes */
-	struct skeleton skeleton;
+	struct blob blob;	  /* of bytes */
+	struct skeleton skeleton; /* host */
+	int image_lock;		  /* imported images: nobody removes it while this is open */
 };
 
 /* The sources may change while they are copied; a package manager is done after a few rounds. */
@@ -36,7 +38,10 @@ static int prepare_host_once(const struct state_dir *state, struct nsbox_root *r
 	if (r < 0)
 		return r;
 	root->blob = (struct blob){ root->bytes, len };
-	nsbox_format(root->digest, sizeof(root->digest), "host:%s", root->skeleton.name);
+	root->digest = malloc(sizeof(root->skeleton.name) + 8);
+	if (!root->digest)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "image");
+	nsbox_format(root->digest, sizeof(root->skeleton.name) + 8, "host:%s", root->skeleton.name);
 	return blob_check(root->bytes, len, ROOT_MAGIC, err);
 }
 
@@ -50,46 +55,40 @@ static int prepare_host(const struct state_dir *state, struct nsbox_root *root,
 	return r;
 }
 
-static const struct image {
-	const char *name;
-	int (*prepare)(const struct state_dir *, struct nsbox_root *, struct nsbox_error *);
-} images[] = {
-	{ "host", prepare_host },
-};
-
-static const struct image *find_image(const char *name)
+static int prepare_imported(const struct state_dir *state, struct nsbox_root *root,
+			    struct nsbox_error *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(images); i++) {
-		if (strcmp(images[i].name, name ? name : "host") == 0)
-			return &images[i];
-	}
-	return NULL;
+	size_t len = 0;
+	int r = image_root_blob(state, root->name, &root->bytes, &len, &root->digest,
+				&root->image_lock, err);
+
+	if (r < 0)
+		return r;
+	root->blob = (struct blob){ root->bytes, len };
+	return blob_check(root->bytes, len, ROOT_MAGIC, err);
 }
 
 int nsbox_root_prepare(const char *state_dir, const char *name, struct nsbox_root **ret,
 		       struct nsbox_error *err)
 {
-	const struct image *image = find_image(name);
 	struct state_dir state = { .fd = -1 };
-	struct nsbox_root *root;
+	struct nsbox_root *root = calloc(1, sizeof(*root));
 	int r;
 
-	if (!image)
-		return nsbox_fail_at(err, NSBOX_STAGE_IMAGE, NSBOX_E_INVALID, ENOENT,
-				     "no image is called '%s' (there is: host)", name);
-	root = calloc(1, sizeof(*root));
 	if (!root)
-		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "image '%s'", image->name);
-	root->name = image->name;
-	root->skeleton.lock_fd = -1;
-	r = state_open(state_dir, &state, err);
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "prepare an image");
+	root->skeleton.lock_fd = root->image_lock = -1;
+	root->name = strdup(name ? name : "host");
+	r = root->name ? state_open(state_dir, &state, err)
+		       : nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "prepare an image");
 	if (r == 0)
-		r = image->prepare(&state, root, err);
+		r = strcmp(root->name, "host") ? prepare_imported(&state, root, err)
+					       : prepare_host(&state, root, err);
 	state_done(&state);
 	if (r < 0) {
 		if (err)
 			err->stage = NSBOX_STAGE_IMAGE;
-		nsbox_error_prefix(err, "image '%s'", image->name);
+		nsbox_error_prefix(err, "image '%s'", name ? name : "host");
 		nsbox_root_free(root);
 		return r;
 	}
@@ -102,6 +101,9 @@ void nsbox_root_free(struct nsbox_root *root)
 	if (!root)
 		return;
 	skeleton_done(&root->skeleton);
+	close_fd(&root->image_lock);
+	free(root->name);
+	free(root->digest);
 	free(root->bytes);
 	free(root);
 }

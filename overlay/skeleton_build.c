@@ -15,6 +15,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
+#include "nsbox/plan_build.h"
 #include "nsbox/util.h"
 #include "overlay/internal.h"
 
@@ -47,6 +48,7 @@ static const struct {
 	const char *path;
 	mode_t mode;
 	const char *text;
+	bool imported; /* imported images get it as well */
 } file_table[] = {
 	/* clang-format off */
 	{ "etc/passwd", 0644,
@@ -70,16 +72,16 @@ static const struct {
 	  "rpc: files\n" },
 	{ "etc/hosts", 0644,
 	  "127.0.0.1 localhost sandbox\n"
-	  "::1 localhost ip6-localhost ip6-loopback\n" },
+	  "::1 localhost ip6-localhost ip6-loopback\n", true },
 	{ "etc/resolv.conf", 0644,
 	  "# No name server is reachable: a lookup is refused at once.\n"
 	  "nameserver 127.0.0.1\n"
-	  "options timeout:1 attempts:1\n" },
-	{ "etc/hostname", 0644, "sandbox\n" },
+	  "options timeout:1 attempts:1\n", true },
+	{ "etc/hostname", 0644, "sandbox\n", true },
 	{ "etc/profile", 0644, LOGIN_SHELL_TEXT },
 	{ "etc/bash.bashrc", 0644, "[ -z \"$PS1\" ] || PS1='\\u@\\h:\\w\\$ '\n" },
 	/* Landlock rules leave /.nsbox out; the witness tries to read this. */
-	{ ".nsbox/witness", 0444, "witness\n" },
+	{ ".nsbox/witness", 0444, "witness\n", true },
 	/* clang-format on */
 };
 
@@ -227,4 +229,18 @@ int skeleton_build(int dir_fd, const struct sources *src, struct nsbox_error *er
 	for (size_t i = 0; r == 0 && i < src->count; i++)
 		r = build_source(dir_fd, &src->item[i], err);
 	return r;
+}
+
+void skeleton_files(struct blob_builder *b)
+{
+	char dst[PATH_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(file_table); i++) {
+		if (!file_table[i].imported)
+			continue;
+		nsbox_format(dst, sizeof(dst), "/%s", file_table[i].path);
+		blob_file(b, dst, 0, file_table[i].mode, file_table[i].text,
+			  strlen(file_table[i].text));
+	}
+	blob_file(b, "/opt/nsbox/runner.py", 0, 0644, runner_py_start, (size_t)runner_py_size);
 }

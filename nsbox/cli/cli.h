@@ -32,6 +32,7 @@ int cmd_audit(int argc, char **argv);
 int cmd_policy(int argc, char **argv);
 int cmd_skill(int argc, char **argv);
 int cmd_selftest(int argc, char **argv); /* selftest/ */
+int cmd_image(int argc, char **argv);
 
 /* One option of a command: the table is both what getopt_long gets and what --help prints. */
 struct option_row {

@@ -19,6 +19,7 @@ const struct command commands[] = {
 	{ "daemon", cmd_daemon, "status, drain, reload: the service itself" },
 	{ "skill", cmd_skill, "look at, begin, test a skill: check, init, test, run" },
 	{ "policy", cmd_policy, "lint, explain, diff, prove, compile: what a manifest allows" },
+	{ "image", cmd_image, "roots for runs: import, list, inspect, rm, gc" },
 	{ "audit", cmd_audit, "verify: is the daemon's audit whole?" },
 	{ "selftest", cmd_selftest, "try to break out of a sandbox, layer by layer" },
 	{ "doctor", cmd_doctor, "what this host can enforce, and what is missing" },

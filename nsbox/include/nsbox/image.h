@@ -5,6 +5,7 @@
  * An image resolves to a *root list*: overlay layers of the host and binds from the host, as the
  * owner of sandboxes (never the author of a manifest) defines them. The image "host" is the
  * host's own /usr and the parts of /etc a program needs, read-only, over a generated skeleton.
+ * Others are imported by nsbox(1): layers of the state directory, in full.
  */
 #ifndef NSBOX_IMAGE_H
 #define NSBOX_IMAGE_H
@@ -17,7 +18,8 @@
 struct nsbox_root; /* immutable once prepared; may serve any number of sandboxes */
 
 /*
- * Prepare the image called `name` (NULL: "host"). `state_dir` (NULL: nsbox_state_dir()) is where
+ * Prepare the image called `name`, or with an id that begins so (NULL: "host"); it cannot be
+ * removed while the root is there. `state_dir` (NULL: nsbox_state_dir()) is where
  * skeletons and imported images are kept; it is created, 0755, owned by the caller. Cheap when
  * the skeleton is there already and its sources (host /etc files, the runner) are unchanged.
  */
