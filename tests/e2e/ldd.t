@@ -44,6 +44,7 @@ def test_twins(t):
     t.ok(linked("nsbox-compile", "JSON") and linked("nsbox-compile", "filter compiler"),
          "nsbox-compile has JSON and the filter compiler")
     t.ok(linked("nsbox-unpack", "archives"), "nsbox-unpack has archives")
+    t.ok(linked("nsbox-import", "archives") and linked("nsbox-import", "JSON"), "nsbox-import has archives and JSON")
 
 
 def test_front(t):
