@@ -287,7 +287,8 @@ START_TEST(foreign_sections)
 	for (int sec = 0; sec < SEC_MAX; sec++) {
 		bool of_exec =
 			sec == SEC_STRINGS || sec == SEC_FIXED || sec == SEC_ENV || sec == SEC_ARGV;
-		bool of_root = sec == SEC_STRINGS || sec == SEC_OPS || sec == SEC_DATA;
+		bool of_root = sec == SEC_STRINGS || sec == SEC_OPS || sec == SEC_DATA ||
+			       sec == SEC_ENV || sec == SEC_LANDLOCK;
 		struct blob_builder *b = kit_rebuild(&ex);
 
 		if (!of_exec) {
