@@ -114,7 +114,7 @@ static int default_signals(void)
 /* Nothing of the owner's stays: not its terminal, its files, its handlers, its session. */
 static int detach_from_owner(struct child *c, struct nsbox_error *err)
 {
-	const int keep[] = { c->control, c->files_fd };
+	const int keep[] = { c->control, c->files_fd, c->upper_from };
 	int r = child_close_others(3, keep, ARRAY_SIZE(keep)); /* what could leak goes first */
 
 	if (r < 0)
@@ -291,6 +291,20 @@ static int account(struct child *c, struct nsbox_error *err)
 	return r;
 }
 
+/* Files get the time of the last tick: what is made after this has a later one. */
+static void wait_for_tick(struct child *c)
+{
+	const struct timespec nap = { .tv_nsec = 500000 };
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &c->ready);
+	do {
+		nanosleep(&nap, NULL);
+		clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	} while (now.tv_sec < c->ready.tv_sec ||
+		 (now.tv_sec == c->ready.tv_sec && now.tv_nsec <= c->ready.tv_nsec));
+}
+
 static int set_up(struct child *c, struct nsbox_error *err)
 {
 	int r = detach_from_owner(c, err);
@@ -309,6 +323,8 @@ static int set_up(struct child *c, struct nsbox_error *err)
 	}
 	if (r == 0)
 		r = account(c, err);
+	if (r == 0 && c->track)
+		wait_for_tick(c);
 	return r < 0 ? r : init_prepare(c, err);
 }
 
@@ -317,7 +333,7 @@ _Noreturn void child_main(struct child *c)
 	struct ctl_report rep = { .magic = CTL_MAGIC, .kind = CTL_READY };
 	int r;
 
-	c->old_root = c->new_root = c->proc_mount = -1;
+	c->old_root = c->new_root = c->proc_mount = c->upper = -1;
 	/* What clone3 gave by succeeding. */
 	c->enforced =
 		c->want & (NSBOX_LAYER_BIT(NSBOX_LAYER_USER) | NSBOX_LAYER_BIT(NSBOX_LAYER_MOUNT) |

@@ -10,6 +10,8 @@
 #include <nsbox/sandbox.h>
 #include <sys/types.h>
 
+#include <time.h>
+
 #include "nsbox/control.h"
 #include "nsbox/plan_build.h"
 
@@ -18,6 +20,8 @@ struct child {
 	const struct blob *root;
 	int control;	/* our end of the control pair */
 	int files_fd;	/* file stream to unpack, or -1 */
+	int upper_from; /* layer stream that the upper layer begins with, or -1 */
+	bool track;	/* the upper layer will be asked for */
 	bool single_id; /* one id is mapped: init and payload share it */
 	uint32_t want;	/* layers that the plan asks for and the host has */
 	bool cgroup;	/* the payload waits to be put into a control group */
@@ -25,11 +29,13 @@ struct child {
 	/* filled on the way */
 	uint32_t enforced, not_enforced;
 	uint32_t stage_us[NSBOX_STAGE_READY + 1];
-	int old_root;	/* the host's root while the new one is built, else -1 */
-	int new_root;	/* O_PATH of the root that is being built, then of "/" */
-	int proc_mount; /* mount descriptor of our procfs, or -1 */
-	int signals;	/* init's signalfd */
-	int parent_pid; /* of a payload: init, or its leader */
+	int old_root;	       /* the host's root while the new one is built, else -1 */
+	int new_root;	       /* O_PATH of the root that is being built, then of "/" */
+	int proc_mount;	       /* mount descriptor of our procfs, or -1 */
+	int signals;	       /* init's signalfd */
+	int upper;	       /* O_PATH of the upper layer where it is tracked, or -1 */
+	struct timespec ready; /* what changes in it later is a program's doing */
+	int parent_pid;	       /* of a payload: init, or its leader */
 };
 
 static inline const struct plan_fixed *child_fixed(const struct child *c)

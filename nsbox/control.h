@@ -33,6 +33,7 @@ enum ctl_kind {
 	CTL_USAGE,   /* how full are its file systems? */
 	CTL_FILES, /* id, flags (FILESF_*); fds: request (VERB_MAGIC), then in, out as flags say */
 	CTL_FILES_CANCEL, /* id */
+	CTL_UPPER,	  /* id, flags (enum nsbox_upper); fds: out. Answered as FILES is */
 	/* init -> owner */
 	CTL_READY,	/* enforced layers, duration of each stage */
 	CTL_FAILED,	/* error: set-up did not succeed; init exits */

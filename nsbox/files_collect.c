@@ -120,6 +120,7 @@ int files_child_collect(int root_fd, const char *base, const struct files_rule *
 	/* Not by an initialiser: that would clear hundreds of kilobytes of buffers. */
 	c.walk.dir = on_dir;
 	c.walk.other = on_other;
+	c.walk.left = NULL;
 	c.walk.note = on_note;
 	c.walk.ctx = &c;
 	c.rules = rules;

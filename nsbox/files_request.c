@@ -91,6 +91,31 @@ int nsbox_sandbox_files(struct nsbox_sandbox *sb, const struct nsbox_file_reques
 	return r < 0 ? r : nsbox_sandbox_files_blob(sb, fd, id, in, out, err);
 }
 
+int nsbox_sandbox_upper(struct nsbox_sandbox *sb, enum nsbox_upper form, uint32_t id, int out_fd,
+			struct nsbox_error *err)
+{
+	const struct ctl_request req = {
+		.magic = CTL_MAGIC, .kind = CTL_UPPER, .id = id, .flags = (uint32_t)form
+	};
+	int r;
+
+	if (!id || !sb->opt.track)
+		return nsbox_fail(err, NSBOX_E_INVALID, EINVAL,
+				  "the sandbox's changes: no number, or they are not tracked");
+	if (sb->fixed->flags & PLAN_ROOT_RDONLY)
+		return nsbox_fail(err, NSBOX_E_UNSUPPORTED, EROFS,
+				  "the sandbox's root is read-only (profile strict): there are no "
+				  "changes of it");
+	if (sb->files_running >= NSBOX_FILES_AT_ONCE)
+		return nsbox_fail(err, NSBOX_E_LIMIT, EBUSY,
+				  "%d requests about the sandbox's files are under way",
+				  NSBOX_FILES_AT_ONCE);
+	r = send(sb, &req, &out_fd, 1, err);
+	if (r == 0)
+		sb->files_running++;
+	return r;
+}
+
 int nsbox_sandbox_files_cancel(struct nsbox_sandbox *sb, uint32_t id, struct nsbox_error *err)
 {
 	const struct ctl_request req = { .magic = CTL_MAGIC, .kind = CTL_FILES_CANCEL, .id = id };

@@ -23,6 +23,7 @@ int verb_walk(struct verb *v, files_walk_fn *dir, files_walk_fn *other, struct n
 		return verb_fail("open the directory", v->path, -fd, err);
 	w.dir = dir;
 	w.other = other;
+	w.left = NULL;
 	w.note = on_note;
 	w.ctx = v;
 	r = files_walk(&w, fd, err);

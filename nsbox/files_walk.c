@@ -131,7 +131,11 @@ static int walk(struct files_walk *w, struct nsbox_error *err)
 		int r;
 
 		if (!name) {
+			w->path[l->path_len] = '\0';
+			r = w->left && l->path_len ? w->left(w, l->fd, err) : 0;
 			pop(w);
+			if (r < 0)
+				return r;
 			continue;
 		}
 		r = visit(w, l, name, err);

@@ -19,6 +19,7 @@ struct files_walk;
 /* What to do with an entry, whose path below the top is w->path; dir_fd/name is the same. */
 typedef int files_walk_fn(struct files_walk *w, int dir_fd, const char *name, const struct stat *st,
 			  struct nsbox_error *err);
+typedef int files_walk_left_fn(struct files_walk *w, int fd, struct nsbox_error *err);
 /* The entry w->path is left out, and why. */
 typedef int files_walk_note_fn(struct files_walk *w, const char *why, struct nsbox_error *err);
 
@@ -30,8 +31,9 @@ struct files_walk_level {
 };
 
 struct files_walk {
-	files_walk_fn *dir;   /* 1: go into it, 0: do not; negative ends the walk */
-	files_walk_fn *other; /* what is no directory */
+	files_walk_fn *dir;	  /* 1: go into it, 0: do not; negative ends the walk */
+	files_walk_fn *other;	  /* what is no directory */
+	files_walk_left_fn *left; /* all of a directory was seen, w->path names it; or NULL */
 	files_walk_note_fn *note;
 	void *ctx;
 	uint64_t entries; /* seen so far */

@@ -311,6 +311,7 @@ static void request(struct init *in)
 	case CTL_SIGNAL: deliver(in, &req); break;
 	case CTL_COLLECT: init_files_collect(&in->files, &req, fds, n); break;
 	case CTL_FILES: init_files_verb(&in->files, &req, fds, n); break;
+	case CTL_UPPER: init_files_upper(&in->files, &req, fds, n); break;
 	case CTL_FILES_CANCEL: init_files_cancel(&in->files, req.id); break;
 	case CTL_USAGE: usage(in); break;
 	default: _exit(2);

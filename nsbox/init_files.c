@@ -10,6 +10,7 @@
 
 #include "nsbox/files_child.h"
 #include "nsbox/files_verbs.h"
+#include "nsbox/upper.h"
 #include "nsbox/util.h"
 
 #define COLLECT_LIMIT_US 600000000
@@ -168,6 +169,39 @@ void init_files_collect(struct init_files *f, struct ctl_request *req, int *fds,
 		tell(f, 0, &rep);
 	} else {
 		start(f, 0, &job, COLLECT_LIMIT_US, &rep);
+	}
+	close_all(fds, n);
+}
+
+/* ------------------------------------------------------------------ the upper layer */
+
+struct upper_job {
+	enum nsbox_upper form;
+	int out;
+};
+
+static int run_upper(struct child *c, void *arg, struct nsbox_error *err)
+{
+	const struct upper_job *job = arg;
+
+	files_child_on_term();
+	return upper_send(c->upper, job->form, &c->ready, job->out, err);
+}
+
+void init_files_upper(struct init_files *f, const struct ctl_request *req, int *fds, unsigned n)
+{
+	struct upper_job job = { (enum nsbox_upper)req->flags, n ? fds[0] : -1 };
+	const struct helper_job helper = { .run = run_upper,
+					   .arg = &job,
+					   .keep = { job.out, f->child->upper } };
+	struct ctl_report rep = { .magic = CTL_MAGIC };
+
+	if (n != 1 || !req->id || req->flags >= UPPER_FORM_MAX || f->child->upper < 0) {
+		nsbox_fail(&rep.error, NSBOX_E_PROTOCOL, 0,
+			   "malformed request for the upper layer");
+		tell(f, req->id, &rep);
+	} else {
+		start(f, req->id, &helper, COLLECT_LIMIT_US, &rep);
 	}
 	close_all(fds, n);
 }

@@ -27,6 +27,7 @@ void init_files_init(struct init_files *f, struct child *c);
 /* Requests; the descriptors are taken. The answer goes to the owner when the helper has ended. */
 void init_files_collect(struct init_files *f, struct ctl_request *req, int *fds, unsigned n);
 void init_files_verb(struct init_files *f, const struct ctl_request *req, int *fds, unsigned n);
+void init_files_upper(struct init_files *f, const struct ctl_request *req, int *fds, unsigned n);
 void init_files_cancel(struct init_files *f, uint32_t id);
 /* A child has ended: was it a helper? */
 bool init_files_reaped(struct init_files *f, pid_t pid, int status);

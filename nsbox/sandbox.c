@@ -68,6 +68,8 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 		.root = nsbox_root_blob(root),
 		.control = child_end,
 		.files_fd = sb->opt.files_fd,
+		.upper_from = sb->opt.upper_from > 0 ? sb->opt.upper_from : -1,
+		.track = sb->opt.track,
 		.single_id = sb->ids_kind == NSBOX_IDS_SINGLE,
 		.want = sb->want,
 		.cgroup = sb->cg.kind != NSBOX_CGROUP_NONE,

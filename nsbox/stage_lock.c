@@ -428,6 +428,21 @@ static int add_image_trees(struct child *c, int ruleset, struct nsbox_error *err
 	return r;
 }
 
+/* For the helper that reads it: nothing else inside has a way to it. */
+static int add_upper(const struct child *c, int ruleset, struct nsbox_error *err)
+{
+	const struct landlock_path_beneath_attr attr = {
+		.allowed_access = child_fixed(c)->landlock_fs &
+				  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR),
+		.parent_fd = c->upper,
+	};
+
+	if (sys_landlock_add_rule(ruleset, LANDLOCK_RULE_PATH_BENEATH, &attr) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno,
+				  "add a Landlock rule for the upper layer");
+	return 0;
+}
+
 static uint32_t landlock_layers(const struct plan_fixed *f)
 {
 	return (f->landlock_fs ? NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_FS) : 0) |
@@ -468,6 +483,8 @@ int stage_landlock(struct child *c, struct nsbox_error *err)
 			return r;
 	}
 	r = f->landlock_fs ? add_image_trees(c, ruleset, err) : 0;
+	if (r == 0 && f->landlock_fs && c->upper >= 0)
+		r = add_upper(c, ruleset, err);
 	if (r < 0)
 		return r;
 	if (sys_landlock_restrict_self(ruleset) < 0)

@@ -19,6 +19,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include "nsbox/layer_stream.h"
 #include "nsbox/stage.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
@@ -145,6 +146,9 @@ static int fill_upper(struct child *c, const struct blob *b, int up, struct nsbo
 
 		if (ops[i].kind != OP_DIR && ops[i].kind != OP_FILE && ops[i].kind != OP_SYMLINK)
 			continue;
+		/* A run that goes on from another has, or has removed, what that one was given. */
+		if (ops[i].kind != OP_DIR && b == c->plan && c->upper_from >= 0)
+			continue;
 		dst++; /* relative to the layer */
 		r = make_parents(up, dst);
 		if (r < 0) {
@@ -216,6 +220,22 @@ static int mount_overlay(struct child *c, struct nsbox_error *err)
 	return r;
 }
 
+/* What another run left: sent by its init's helper, so a program's word in every name and mode. */
+static int go_on_from(struct child *c, int up, struct nsbox_error *err)
+{
+	const struct plan_limits *l = &child_fixed(c)->limits;
+	const struct layer_options opt = {
+		.own = !c->single_id,
+		.upper = true,
+		.lim = { l->disk, (uint32_t)MIN(4 * l->disk_inodes, UINT32_MAX) },
+	};
+	struct layer_sums sums;
+	int r = layer_write(c->upper_from, up, &opt, &sums, err);
+
+	close_fd(&c->upper_from);
+	return r;
+}
+
 int stage_overlay(struct child *c, struct nsbox_error *err)
 {
 	auto_close int up = open("/up", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -226,8 +246,12 @@ int stage_overlay(struct child *c, struct nsbox_error *err)
 	r = fill_upper(c, c->root, up, err);
 	if (r == 0)
 		r = fill_upper(c, c->plan, up, err);
+	if (r == 0 && c->upper_from >= 0)
+		r = go_on_from(c, up, err);
 	if (r < 0)
 		return r;
+	if (c->track)
+		c->upper = take_fd(&up);
 	r = mount_overlay(c, err);
 	if (r < 0)
 		return err->code ? r
@@ -402,7 +426,7 @@ static int own_stdio(struct nsbox_error *err)
 int stage_pivot(struct child *c, struct nsbox_error *err)
 {
 	/* Before the pivot, so that no descriptor of the host outlives it; lower layers included. */
-	const int keep[] = { c->control, c->files_fd, c->new_root, c->proc_mount };
+	const int keep[] = { c->control, c->files_fd, c->new_root, c->proc_mount, c->upper };
 	int r = child_close_others(3, keep, ARRAY_SIZE(keep));
 
 	if (r < 0)

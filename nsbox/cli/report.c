@@ -158,6 +158,8 @@ static struct json_object *report_json(const struct report *rep)
 	json_object_object_add(o, "witness", witness_json(r));
 	if (rep->outputs)
 		json_object_object_add(o, "outputs", json_object_get(rep->outputs));
+	if (rep->changes)
+		json_object_object_add(o, "changes", json_object_get(rep->changes));
 	if (rep->is_python) {
 		json_object_object_add(o, "ok", json_object_new_boolean(rep->python_ok));
 		json_object_object_add(o, "value", json_object_get(rep->value));

@@ -384,8 +384,12 @@ static void set_limits(struct run *c)
 
 static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 {
-	struct nsbox_sandbox_options so = { .layers = nsbox_host_layers(&c->host),
-					    .files_fd = c->files };
+	struct nsbox_sandbox_options so = {
+		.layers = nsbox_host_layers(&c->host),
+		.files_fd = c->files,
+		.track = c->opt->changes || c->opt->commit || c->opt->save,
+		.upper_from = c->restore,
+	};
 	struct nsbox_exec ex = {
 		.argv = c->argv, .cwd = c->cwd, .wall_ms = c->wall_ms, .tty = c->relay.tty
 	};
@@ -510,6 +514,7 @@ static int report(struct run *c, struct nsbox_error *err)
 				    : c->opt->manifest ? c->opt->manifest
 						       : c->opt->skill,
 		.outputs = c->outputs,
+		.changes = c->changes,
 		.note = c->note[0] ? c->note : NULL,
 	};
 
@@ -536,12 +541,14 @@ void run_done(struct run *c)
 	pycall_outcome_done(&c->outcome);
 	json_object_put(c->params);
 	json_object_put(c->outputs);
+	json_object_put(c->changes);
 	free(c->code);
 	free(c->cwd);
 	run_env_free(c->env);
 	inputs_done(&c->inputs);
 	close_fd(&c->files);
 	close_fd(&c->request);
+	close_fd(&c->restore);
 	nsbox_root_free(c->root);
 	nsbox_plan_close(c->plan);
 	nsbox_policy_free(c->policy);
@@ -552,7 +559,7 @@ void run_done(struct run *c)
 
 void run_init(struct run *c, const struct run_options *opt)
 {
-	*c = (struct run){ .opt = opt, .files = -1, .request = -1 };
+	*c = (struct run){ .opt = opt, .files = -1, .request = -1, .restore = -1 };
 	c->relay = (struct relay){ .in = -1, .out = -1, .err = -1, .result = -1, .master = -1 };
 }
 
@@ -569,6 +576,8 @@ int run_execute(struct run *c, struct nsbox_error *err)
 	if (r == 0)
 		r = inputs_put_files(&c->inputs, &c->files, err);
 	if (r == 0)
+		r = run_open_restore(c, err);
+	if (r == 0)
 		r = run_it(c, err);
 	if (r == 0)
 		take_note(c);
@@ -581,6 +590,8 @@ static int steps(struct run *c, struct nsbox_error *err)
 
 	if (r == 0)
 		r = run_collect(c, err);
+	if (r == 0)
+		r = run_upper(c, err);
 	if (r == 0 && c->opt->python)
 		r = judge_call(c, err);
 	if (r < 0)

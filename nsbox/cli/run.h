@@ -19,6 +19,7 @@ struct json_object;
 
 struct run_options {
 	const char *manifest, *skill, *entry, *image, *unpack, *output, *result, *cwd;
+	const char *commit, *save, *restore; /* run_upper.c */
 	const char *python, *function, *params, *ceiling;
 	const char *put[RUN_LIST_MAX + 1];
 	const char *collect[17];
@@ -27,7 +28,7 @@ struct run_options {
 	struct cli_inputs inputs;
 	uint64_t timeout_ms;
 	int tty; /* -1: where stdin and stdout are terminals */
-	bool verbose;
+	bool verbose, changes;
 	char **argv;
 };
 
@@ -99,6 +100,8 @@ struct run {
 	struct pycall_outcome outcome;
 	char note[512]; /* what may have gone wrong, "": nothing known */
 	struct json_object *outputs;
+	struct json_object *changes;
+	int restore; /* what --restore named, past its header, or -1 */
 };
 
 /* Inside path of a skill: by its manifest's name, else its directory's. */
@@ -113,6 +116,9 @@ int run_main(const struct run_options *opt, bool choose_entry);
 const char *run_work_dir(const struct run *c); /* inside */
 /* The file stream of --skill, --put and --unpack, in a memfd (run_files.c). */
 int run_make_files(struct run *c, struct nsbox_error *err);
+/* --restore: open it, before the sandbox is made; --changes, --commit, --save (run_upper.c). */
+int run_open_restore(struct run *c, struct nsbox_error *err);
+int run_upper(struct run *c, struct nsbox_error *err);
 /* The outputs into --output (run_outputs.c). */
 int run_collect(struct run *c, struct nsbox_error *err);
 /* The same as a file stream; *ret_fd -1 where there is nothing to collect. */
@@ -132,6 +138,7 @@ struct report {
 	const char *policy_digest;
 	const char *profile_manifest; /* "default" or the file's name */
 	struct json_object *outputs;  /* borrowed, may be NULL */
+	struct json_object *changes;  /* borrowed, may be NULL */
 	const char *note;	      /* NULL: none */
 };
 

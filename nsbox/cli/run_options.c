@@ -26,6 +26,9 @@ SETTER(cwd)
 SETTER(python)
 SETTER(function)
 SETTER(params)
+SETTER(commit)
+SETTER(save)
+SETTER(restore)
 SETTER(ceiling)
 
 static int append(const char **list, unsigned *n, unsigned max, const char *v, const char *option)
@@ -105,6 +108,12 @@ static int set_verbose(void *ctx, const char *v)
 	return 0;
 }
 
+static int set_changes(void *ctx, const char *v)
+{
+	((struct run_options *)ctx)->changes = true;
+	return 0;
+}
+
 static const struct option_row rows[] = {
 	{ "manifest", 'm', "FILE", "policy: a skill.json (default: profile standard)",
 	  set_manifest },
@@ -118,6 +127,10 @@ static const struct option_row rows[] = {
 	{ "output", 'o', "DIR", "write the run's outputs there", set_output },
 	{ "collect", 'c', "GLOB",
 	  "an output, besides those of the manifest (** across directories)", set_collect },
+	{ "changes", 0, NULL, "list what it changed in the root", set_changes },
+	{ "commit", 0, "NAME", "make an image of --image and what it changed", set_commit },
+	{ "save", 0, "FILE", "keep the root's changes, for --restore", set_save },
+	{ "restore", 0, "FILE", "begin with what --save of another run kept", set_restore },
 	{ "result", 'r', "FILE", "write a report as JSON (- for standard output)", set_result },
 	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },
 	SECRET_ROW(set_secret),

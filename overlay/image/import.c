@@ -188,15 +188,81 @@ static int put_in_place(struct import *m, char id[DIGEST_TEXT])
 
 /* ------------------------------------------------------------------ all of it */
 
-static int bring_in(struct import *m, char id[DIGEST_TEXT])
+static int bring_in(struct import *m)
 {
 	int r = from_source(m);
 
 	if (r == 0 && !m->x.layers)
 		r = nsbox_fail(m->err, NSBOX_E_INVALID, 0, "the image has no files");
+	return r;
+}
+
+/* What a layer comes on top of; all that the survey finds is found anew. */
+static int load_base(struct import *m, const char *base)
+{
+	char id[DIGEST_TEXT];
+	auto_close int fd = -1;
+	int r = store_find(&m->s, base, id, m->err);
+
+	if (r == 0)
+		r = index_open(&m->s, id, 0, &fd, m->err);
+	if (r == 0)
+		r = index_read(fd, &m->x, m->err);
+	free_ptr(&m->x.passwd);
+	free_ptr(&m->x.group);
+	strings_done(&m->x.dirs);
+	strings_done(&m->x.files);
+	return r;
+}
+
+static int add_changes(struct import *m, const char *base, int stream)
+{
+	struct incoming in;
+	int r = load_base(m, base);
+
+	if (r == 0)
+		r = import_stream(m, stream, &in);
+	if (r == 0)
+		r = set_text(m, &m->x.source, "", "commit");
+	if (r == 0) /* a commit is known by its topmost layer */
+		r = set_text(m, &m->x.digest, "sha256:", in.digest);
+	return r == 0 ? import_keep(m, &in) : r;
+}
+
+struct way_in {
+	const char *base; /* a commit, of this stream; or NULL */
+	int stream;
+};
+
+static int run_import(const char *state_dir, struct import *m, const struct way_in *way,
+		      char id[DIGEST_TEXT])
+{
+	struct gc_result freed;
+	int importing = -1, r = image_name_check(m->in->name, m->err);
+
+	if (r == 0)
+		r = store_open(state_dir, &m->s, m->err);
+	if (r < 0)
+		return r;
+	/* What an import that was killed has left goes before this one needs the room. */
+	store_gc(&m->s, &freed, NULL);
+	r = state_lock(m->s.images_fd, ".importing", LOCK_SH, &importing, m->err);
+	if (r == 0)
+		r = way->base ? add_changes(m, way->base, way->stream) : bring_in(m);
 	if (r == 0)
 		r = import_survey(m);
-	return r == 0 ? put_in_place(m, id) : r;
+	if (r == 0)
+		r = put_in_place(m, id);
+	for (size_t i = 0; i < m->pendings; i++)
+		owner_remove_layer(&m->s, m->pending[i].tmp, NULL);
+	close_fd(&importing);
+	if (r == 0) /* the name may have been another's */
+		store_gc(&m->s, &freed, NULL);
+	free(m->pending);
+	strings_done(&m->diffs);
+	index_done(&m->x);
+	store_done(&m->s);
+	return r;
 }
 
 int image_import(const char *state_dir, const struct image_import *in, char ret_id[DIGEST_TEXT],
@@ -204,26 +270,18 @@ int image_import(const char *state_dir, const struct image_import *in, char ret_
 {
 	struct nsbox_error local = { 0 };
 	struct import m = { .in = in, .left = in->limits, .err = err ? err : &local };
-	struct gc_result freed;
-	int importing = -1, r = image_name_check(in->name, m.err);
+	const struct way_in way = { .stream = -1 };
 
-	if (r == 0)
-		r = store_open(state_dir, &m.s, m.err);
-	if (r < 0)
-		return r;
-	/* What an import that was killed has left goes before this one needs the room. */
-	store_gc(&m.s, &freed, NULL);
-	r = state_lock(m.s.images_fd, ".importing", LOCK_SH, &importing, m.err);
-	if (r == 0)
-		r = bring_in(&m, ret_id);
-	for (size_t i = 0; i < m.pendings; i++)
-		owner_remove_layer(&m.s, m.pending[i].tmp, NULL);
-	close_fd(&importing);
-	if (r == 0) /* the name may have been another's */
-		store_gc(&m.s, &freed, NULL);
-	free(m.pending);
-	strings_done(&m.diffs);
-	index_done(&m.x);
-	store_done(&m.s);
-	return r;
+	return run_import(state_dir, &m, &way, ret_id);
+}
+
+int image_commit(const char *state_dir, const char *base, const char *name, int stream,
+		 char ret_id[DIGEST_TEXT], struct nsbox_error *err)
+{
+	const struct image_import in = { .name = name, .limits = LAYER_LIMITS_DEFAULT };
+	struct nsbox_error local = { 0 };
+	struct import m = { .in = &in, .left = in.limits, .err = err ? err : &local };
+	const struct way_in way = { base, stream };
+
+	return run_import(state_dir, &m, &way, ret_id);
 }

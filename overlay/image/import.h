@@ -17,7 +17,7 @@
 
 #include <openssl/evp.h>
 
-#include "overlay/image/layer_stream.h"
+#include "nsbox/layer_stream.h"
 #include "overlay/image/records.h"
 #include "overlay/image/store.h"
 
@@ -37,6 +37,12 @@ struct image_import {
 /* Blocks; forks; SIGPIPE has to be ignored. ret_id: what the name refers to now. */
 int image_import(const char *state_dir, const struct image_import *in, char ret_id[DIGEST_TEXT],
 		 struct nsbox_error *err);
+/*
+ * The image `base` with one more layer, from a layer stream (NSBOX_UPPER_LAYER of a sandbox in it),
+ * is called `name` from now on; that may be the same name.
+ */
+int image_commit(const char *state_dir, const char *base, const char *name, int stream,
+		 char ret_id[DIGEST_TEXT], struct nsbox_error *err);
 /* "linux/amd64" and so on: what this machine runs. */
 const char *image_platform(void);
 
@@ -71,6 +77,7 @@ struct incoming {
 int import_archive(struct import *m, int fd, const char *what, uint64_t total, bool layered,
 		   struct incoming *ret);
 int import_directory(struct import *m, int dir_fd, struct incoming *ret);
+int import_stream(struct import *m, int fd, struct incoming *ret);
 void import_drop(struct import *m, const struct incoming *in);
 /* Takes it: the image's next layer. One without an entry is dropped. */
 int import_keep(struct import *m, const struct incoming *in);

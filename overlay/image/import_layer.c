@@ -4,6 +4,7 @@
  *
  *	archive -> (hash) -> nsbox-import -> writer -> layers/.new.N.M
  *	directory -> walker -> (hash) -> writer -> layers/.new.N.M
+ *	a sandbox's upper layer -> (hash) -> writer -> layers/.new.N.M
  *
  * Reader, walker and writer are processes of their own; here bytes are moved and hashed.
  */
@@ -27,8 +28,7 @@
 
 struct writing {
 	int in, layers_fd;
-	bool own;
-	struct layer_limits lim;
+	struct layer_options opt;
 	char tmp[TMP_NAME];
 	struct layer_sums sums; /* the result: hence in shared memory */
 };
@@ -43,7 +43,7 @@ static int write_layer(void *ctx, struct nsbox_error *err)
 	fd = openat(w->layers_fd, w->tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return nsbox_fail(err, NSBOX_E_IO, errno, "open the new layer");
-	return layer_write(w->in, fd, w->own, &w->lim, &w->sums, err);
+	return layer_write(w->in, fd, &w->opt, &w->sums, err);
 }
 
 static struct writing *writing_new(struct import *m, int in)
@@ -55,8 +55,7 @@ static struct writing *writing_new(struct import *m, int in)
 		return NULL;
 	w->in = in;
 	w->layers_fd = m->s.layers_fd;
-	w->own = m->s.own_ids;
-	w->lim = m->left;
+	w->opt = (struct layer_options){ .own = m->s.own_ids, .lim = m->left };
 	nsbox_format(w->tmp, sizeof(w->tmp), ".new.%d.%u", (int)getpid(), m->serial++);
 	return w;
 }
@@ -172,6 +171,8 @@ static int reap(struct import *m, pid_t pid, bool kill_it)
  * One stage is ours: it moves the bytes that are hashed. Where a layer comes from an archive that
  * is before the reader, for a directory it is behind the walker.
  */
+enum origin { FROM_ARCHIVE, FROM_DIRECTORY, FROM_STREAM };
+
 struct flow {
 	int into[2];   /* we write, the reader reads (archives) */
 	int stream[2]; /* the layer stream, into the writer */
@@ -191,7 +192,7 @@ static void flow_close(struct flow *f)
 	}
 }
 
-static int flow_open(struct import *m, struct flow *f, bool archive)
+static int flow_open(struct import *m, struct flow *f, enum origin origin)
 {
 	*f = (struct flow){ { -1, -1 }, { -1, -1 }, { -1, -1 }, .producer = -1 };
 	f->writer = (struct owner_task){ -1, -1 };
@@ -200,8 +201,9 @@ static int flow_open(struct import *m, struct flow *f, bool archive)
 		return nsbox_fail(m->err, NSBOX_E_NOMEM, ENOMEM, "compute a SHA-256");
 	/* A socket: writing to a reader that went away is an error and never a signal. */
 	if (pipe2(f->stream, O_CLOEXEC) < 0 ||
-	    (archive ? socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, f->into)
-		     : pipe2(f->walked, O_CLOEXEC)) < 0)
+	    (origin == FROM_ARCHIVE &&
+	     socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, f->into) < 0) ||
+	    (origin == FROM_DIRECTORY && pipe2(f->walked, O_CLOEXEC) < 0))
 		return nsbox_fail(m->err, NSBOX_E_NOMEM, errno, "make a pipe");
 	f->w = writing_new(m, f->stream[0]);
 	if (!f->w)
@@ -209,27 +211,28 @@ static int flow_open(struct import *m, struct flow *f, bool archive)
 	return owner_start(&m->s, write_layer, f->w, f->stream, 1, &f->writer, m->err);
 }
 
-static int flow_start(struct import *m, struct flow *f, int from, bool layered, bool archive)
+static int flow_start(struct import *m, struct flow *f, int from, bool layered, enum origin origin)
 {
 	char bytes[24], entries[16];
 	const char *args[] = { "nsbox-import", layered ? "layer" : "tar", bytes, entries, NULL };
-	int r = flow_open(m, f, archive);
+	int r = flow_open(m, f, origin);
 
 	if (r < 0)
 		return r;
 	nsbox_format(bytes, sizeof(bytes), "%llu", (unsigned long long)m->left.bytes);
 	nsbox_format(entries, sizeof(entries), "%u", m->left.entries);
-	f->producer = archive ? import_start_reader(m, args, f->into[1], f->stream[1])
+	close_fd(&f->stream[0]);
+	if (origin == FROM_STREAM)
+		return 0;
+	f->producer = origin == FROM_ARCHIVE
+			      ? import_start_reader(m, args, f->into[1], f->stream[1])
 			      : start_walker(m, from, f->walked[1]);
 	if (f->producer < 0)
 		return f->producer;
-	close_fd(&f->stream[0]);
-	if (archive) {
-		close_fd(&f->into[1]);
+	close_fd(&f->into[1]);
+	close_fd(&f->walked[1]);
+	if (origin == FROM_ARCHIVE)
 		close_fd(&f->stream[1]);
-	} else {
-		close_fd(&f->walked[1]);
-	}
 	return 0;
 }
 
@@ -261,15 +264,17 @@ static int flow_end(struct import *m, struct flow *f, int r)
 }
 
 static int run_flow(struct import *m, int from, const char *what, uint64_t total, bool layered,
-		    bool archive, struct incoming *ret)
+		    enum origin origin, struct incoming *ret)
 {
 	struct pump p = { .m = m, .what = what, .total = total };
 	struct flow f;
-	int r = flow_start(m, &f, from, layered, archive);
+	int r = flow_start(m, &f, from, layered, origin);
 
 	p.hash = f.hash;
 	if (r == 0)
-		r = archive ? pump(&p, from, f.into[0]) : pump(&p, f.walked[0], f.stream[1]);
+		r = origin == FROM_ARCHIVE
+			    ? pump(&p, from, f.into[0])
+			    : pump(&p, origin == FROM_STREAM ? from : f.walked[0], f.stream[1]);
 	if (r == 0)
 		r = import_hash_text(f.hash, ret->digest, m->err);
 	r = flow_end(m, &f, r);
@@ -286,12 +291,17 @@ static int run_flow(struct import *m, int from, const char *what, uint64_t total
 int import_archive(struct import *m, int fd, const char *what, uint64_t total, bool layered,
 		   struct incoming *ret)
 {
-	return run_flow(m, fd, what, total, layered, true, ret);
+	return run_flow(m, fd, what, total, layered, FROM_ARCHIVE, ret);
 }
 
 int import_directory(struct import *m, int dir_fd, struct incoming *ret)
 {
-	return run_flow(m, dir_fd, "the directory", 0, false, false, ret);
+	return run_flow(m, dir_fd, "the directory", 0, false, FROM_DIRECTORY, ret);
+}
+
+int import_stream(struct import *m, int fd, struct incoming *ret)
+{
+	return run_flow(m, fd, "the changes", 0, false, FROM_STREAM, ret);
 }
 
 /* ------------------------------------------------------------------ layers of the image */

@@ -6,7 +6,7 @@
  * opened, and what other file systems are mounted in it is left out. Files are sent as they are
  * found, sorted by name, so that the same tree gives the same stream.
  */
-#include "overlay/image/layer_stream.h"
+#include "nsbox/layer_stream.h"
 
 #include <dirent.h>
 #include <fcntl.h>

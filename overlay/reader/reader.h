@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "overlay/image/layer_stream.h"
+#include "nsbox/layer_stream.h"
 
 /* ---- inflate.c: standard input as inflated, whatever it was compressed with */
 

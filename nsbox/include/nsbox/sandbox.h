@@ -126,6 +126,8 @@ struct nsbox_sandbox_options {
 	uint32_t layers; /* host layers available, nsbox_host_layers() */
 	int files_fd;	 /* file stream (files.h) unpacked before masks are set, or -1; borrowed */
 	uint32_t execs;	 /* programs at once; 0: NSBOX_EXECS_DEFAULT, at most 64 */
+	bool track;	 /* nsbox_sandbox_upper() will be called */
+	int upper_from; /* begin with what NSBOX_UPPER_WHOLE of another gave, or 0 or -1; borrowed */
 };
 
 /*
@@ -186,6 +188,25 @@ int nsbox_sandbox_files_blob(struct nsbox_sandbox *sb, int blob_fd, uint32_t id,
 			     struct nsbox_error *err);
 /* End a request; its event says NSBOX_E_CANCELLED. One that is over already is no error. */
 int nsbox_sandbox_files_cancel(struct nsbox_sandbox *sb, uint32_t id, struct nsbox_error *err);
+
+/*
+ * What the programs have changed in the root, while they run or after: written to out_fd (borrowed),
+ * which may be a pipe. Needs a sandbox made with `track` from a plan whose root can be written.
+ * NSBOX_EVENT_FILES with that id follows; id and number of requests as above.
+ *
+ * A sandbox that begins with NSBOX_UPPER_WHOLE of another, made from the same image and a plan of
+ * the same kind, has its files: a fork, or the way back to an earlier state. Files alone: no
+ * process, no memory, no open connection. Files with several names become several files.
+ */
+enum nsbox_upper {
+	NSBOX_UPPER_LIST,  /* a line for each change: "KIND SIZE/PATH"; bytes of a path outside
+			    * '!'..'~', and '%', as %XX; kinds: added, changed, dir, link, removed,
+			    * replaced (a directory whose earlier content is gone) */
+	NSBOX_UPPER_WHOLE, /* everything */
+	NSBOX_UPPER_LAYER, /* what belongs into a new layer of the image */
+};
+int nsbox_sandbox_upper(struct nsbox_sandbox *sb, enum nsbox_upper form, uint32_t id, int out_fd,
+			struct nsbox_error *err);
 
 enum nsbox_event_kind {
 	NSBOX_EVENT_NONE,

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layer stream: a file tree on its way into the store.
+ * The layer stream: a file tree on its way into the store of images, or out of and into the upper
+ * layer of a sandbox.
  *
  * Frames over a pipe, each a fixed header, a path, `extra` bytes and, for files, the content. It is
  * the file stream of nsbox/files.h with what images have besides: owners, times, hard links,
- * attributes, whiteouts. One writer in the library makes a layer of it (layer_write.c); it comes
- * from the confined reader of archives (overlay/reader/) or from a directory (layer_dir.c).
+ * attributes, whiteouts. One writer makes a layer of it (layer_write.c); it comes from the confined
+ * reader of archives (overlay/reader/), from a directory (overlay/image/layer_dir.c) or from a
+ * sandbox (upper.c).
  *
  * Paths as in the file stream: relative, 1-4095 bytes, no empty, "." or ".." component. "" is the
  * top, where a frame may have it. Whoever reads a stream checks it: the writer's peer may be a
  * parser that an archive has taken over.
  */
-#ifndef OVERLAY_LAYER_STREAM_H
-#define OVERLAY_LAYER_STREAM_H
+#ifndef NSBOX_LAYER_STREAM_H
+#define NSBOX_LAYER_STREAM_H
 
 #include <nsbox/error.h>
 #include <stdbool.h>
@@ -64,7 +66,7 @@ struct layer_limits {
 #define WHITEOUT_PREFIX ".wh."
 #define WHITEOUT_OPAQUE ".wh..wh..opq"
 
-/* ---- layer_stream.c: writing (blocking), for readers and walkers alike */
+/* ---- layer_stream.c: writing (blocking), for readers and walkers alike. System calls alone. */
 
 int layer_put(int fd, const struct layer_frame *f, const char *path, const void *extra,
 	      struct nsbox_error *err);
@@ -85,14 +87,19 @@ struct layer_sums {
 	char diff[68];
 };
 
-/*
- * Make the empty directory dir_fd what the stream says, `own` with the owners it names (else all
- * is the caller's). The stream is read to its END, or to an error.
- */
-int layer_write(int fd, int dir_fd, bool own, const struct layer_limits *lim,
-		struct layer_sums *ret, struct nsbox_error *err);
+struct layer_options {
+	bool own; /* with the owners that the stream names; else all is the caller's */
+	/* Of a sandbox and not of an image: 1000 is the run and stays that; and directories come a
+	 * second time behind what is in them, so nothing has to be remembered: no heap is used. */
+	bool upper;
+	struct layer_limits lim;
+};
 
-/* ---- layer_dir.c */
+/* Make the directory dir_fd what the stream says. It is read to its END, or to an error. */
+int layer_write(int fd, int dir_fd, const struct layer_options *opt, struct layer_sums *ret,
+		struct nsbox_error *err);
+
+/* ---- overlay/image/layer_dir.c */
 
 /* Send the tree below dir_fd, END included; `why` it could not is in END and returned. */
 int layer_send_dir(int fd, int dir_fd, struct nsbox_error *err);

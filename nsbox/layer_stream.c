@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layer stream: what a well-formed frame is, and putting frames on a pipe. */
-#include "overlay/image/layer_stream.h"
+#include "nsbox/layer_stream.h"
 
 #include <string.h>
 

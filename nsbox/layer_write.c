@@ -2,20 +2,23 @@
 /*
  * A layer stream becomes a directory tree, in the form that overlayfs takes for a layer.
  *
- * Runs in a process of its own that has the ids of images and nothing else (owner.c). Still no path
- * of a stream may lead out of its layer: every one is opened with RESOLVE_BENEATH and through no
- * link, and what is there is replaced and never written through.
+ * Runs in a process of its own that has the ids of images and nothing else (overlay/image/owner.c),
+ * or in a sandbox that is being set up. Still no path of a stream may lead out of its layer: every
+ * one is opened with RESOLVE_BENEATH and through no link, and what is there is replaced and never
+ * written through.
  *
  * Should:  write below dir_fd; drop set-id bits of files, which no sandbox would honour but the
  *          host would; make devices of one kind only, overlayfs' own whiteout.
  * Mustn't: follow a link, believe a size, leave a directory without its mode.
  *
- * Modes and times of directories come last: what is in them needs room before.
+ * Modes and times of directories come last: what is in them needs room before. For an image they
+ * are remembered, and that is the only use of the heap.
  */
-#include "overlay/image/layer_stream.h"
+#include "nsbox/layer_stream.h"
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -39,7 +42,7 @@ struct dir_meta {
 struct writer {
 	int in, top_fd;
 	bool own;
-	const struct layer_limits *lim;
+	const struct layer_options *opt;
 	struct layer_sums *sums;
 	struct nsbox_error *err;
 	/* read ahead */
@@ -144,13 +147,13 @@ static int next_frame(struct writer *w)
 	w->extra[w->f.extra] = '\0';
 	if (w->f.kind == LAYER_END)
 		return 0;
-	if (++w->sums->entries > w->lim->entries)
+	if (++w->sums->entries > w->opt->lim.entries)
 		return nsbox_fail(w->err, NSBOX_E_LIMIT, 0, "more than %u entries",
-				  w->lim->entries);
-	if (w->f.size > w->lim->bytes - MIN(w->sums->bytes, w->lim->bytes))
+				  w->opt->lim.entries);
+	if (w->f.size > w->opt->lim.bytes - MIN(w->sums->bytes, w->opt->lim.bytes))
 		return nsbox_fail(w->err, NSBOX_E_LIMIT, 0,
 				  "files of more than %llu bytes together",
-				  (unsigned long long)w->lim->bytes);
+				  (unsigned long long)w->opt->lim.bytes);
 	w->sums->bytes += w->f.size;
 	return 0;
 }
@@ -161,21 +164,21 @@ static int next_frame(struct writer *w)
  * Inside, 1000 is the run's own id and not the image's (nsbox/ids.h), so nothing in a layer can
  * belong to it; what lies beyond the map belongs to nobody.
  */
-static uint32_t stored_id(uint32_t id)
+static uint32_t stored_id(const struct writer *w, uint32_t id)
 {
-	if (id == IDS_INSIDE)
+	if (id == IDS_INSIDE && !w->opt->upper)
 		return 0;
 	return id < 65536 ? id : 65534;
 }
 
 static int own(struct writer *w, int fd)
 {
-	return w->own ? fchown(fd, stored_id(w->f.uid), stored_id(w->f.gid)) : 0;
+	return w->own ? fchown(fd, stored_id(w, w->f.uid), stored_id(w, w->f.gid)) : 0;
 }
 
 static int own_link(struct writer *w, int parent, const char *name)
 {
-	return w->own ? fchownat(parent, name, stored_id(w->f.uid), stored_id(w->f.gid),
+	return w->own ? fchownat(parent, name, stored_id(w, w->f.uid), stored_id(w, w->f.gid),
 				 AT_SYMLINK_NOFOLLOW)
 		      : 0;
 }
@@ -291,6 +294,26 @@ static int open_dir(struct writer *w, const char *path)
 	return sys_openat2(w->top_fd, *path ? path : ".", O_RDONLY | O_DIRECTORY, 0, FILES_RESOLVE);
 }
 
+static int finish_dir(struct writer *w, const char *path, uint32_t mode, uint32_t uid, uint32_t gid,
+		      int64_t mtime)
+{
+	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = mtime } };
+	auto_close int fd = open_dir(w, path);
+
+	if (fd < 0 && (errno == ENOTDIR || errno == ENOENT))
+		return 0; /* a later entry of the archive took its place */
+	if (fd < 0)
+		return fail(w, errno, "open the directory");
+	if (w->own && fchown(fd, stored_id(w, uid), stored_id(w, gid)) < 0)
+		return fail(w, errno, "give away");
+	/* With one id its owner is the run as well, and the store has to get in again. */
+	if (!w->own && !w->opt->upper)
+		mode |= 0700;
+	if (fchmod(fd, mode & 07777) < 0 || futimens(fd, times) < 0)
+		return fail(w, errno, "set mode and time of");
+	return 0;
+}
+
 static int make_dir(struct writer *w)
 {
 	const char *name = "";
@@ -322,7 +345,11 @@ static int make_dir(struct writer *w)
 		if (r == 0 && whiteout)
 			r = set_opaque(w, fd);
 	}
-	return r < 0 ? r : note_dir(w);
+	if (r == 0)
+		r = w->opt->upper
+			    ? finish_dir(w, w->path, w->f.mode, w->f.uid, w->f.gid, w->f.mtime)
+			    : note_dir(w);
+	return r;
 }
 
 static bool is_zero(const unsigned char *p, size_t n)
@@ -530,26 +557,17 @@ static int deepest_first(const void *a, const void *b)
 
 static int finish_dirs(struct writer *w)
 {
-	qsort(w->dir, w->dirs, sizeof(*w->dir), deepest_first);
-	for (size_t i = 0; i < w->dirs; i++) {
+	int r = 0;
+
+	if (w->dirs)
+		qsort(w->dir, w->dirs, sizeof(*w->dir), deepest_first);
+	for (size_t i = 0; r == 0 && i < w->dirs; i++) {
 		const struct dir_meta *d = &w->dir[i];
-		const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT },
-						   { .tv_sec = d->mtime } };
-		auto_close int fd = open_dir(w, d->path);
 
 		nsbox_format(w->path, sizeof(w->path), "%s", d->path);
-		if (fd < 0 && (errno == ENOTDIR || errno == ENOENT))
-			continue; /* a later entry of the archive took its place */
-		if (fd < 0)
-			return fail(w, errno, "open the directory");
-		if (w->own && fchown(fd, stored_id(d->uid), stored_id(d->gid)) < 0)
-			return fail(w, errno, "give away");
-		/* With one id its owner is the run as well, and the store has to get in again. */
-		if (fchmod(fd, (d->mode & 07777) | (w->own ? 0 : 0700)) < 0 ||
-		    futimens(fd, times) < 0)
-			return fail(w, errno, "set mode and time of");
+		r = finish_dir(w, d->path, d->mode, d->uid, d->gid, d->mtime);
 	}
-	return 0;
+	return r;
 }
 
 static int end_of_stream(struct writer *w)
@@ -582,30 +600,34 @@ static int write_frames(struct writer *w)
 	}
 }
 
-int layer_write(int fd, int dir_fd, bool own_ids, const struct layer_limits *lim,
-		struct layer_sums *ret, struct nsbox_error *err)
+int layer_write(int fd, int dir_fd, const struct layer_options *opt, struct layer_sums *ret,
+		struct nsbox_error *err)
 {
-	struct writer *w = calloc(1, sizeof(*w));
+	struct writer *w =
+		mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct nsbox_error local = { 0 };
-	int r;
+	int r = 0;
 
-	if (!w)
+	if (w == MAP_FAILED)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "write a layer");
 	memset(ret, 0, sizeof(*ret));
 	w->in = fd;
 	w->top_fd = dir_fd;
-	w->own = own_ids;
-	w->lim = lim;
+	w->own = opt->own;
+	w->opt = opt;
 	w->sums = ret;
 	w->err = err ? err : &local;
 	w->parent_fd = -1;
 	umask(0);
 	/* Until an entry for the top says otherwise, or where there is none. */
-	r = fchmod(dir_fd, 0755) < 0 ? fail(w, errno, "set the mode of") : write_frames(w);
+	if (!opt->upper && fchmod(dir_fd, 0755) < 0)
+		r = fail(w, errno, "set the mode of");
+	if (r == 0)
+		r = write_frames(w);
 	close_fd(&w->parent_fd);
 	for (size_t i = 0; i < w->dirs; i++)
 		free(w->dir[i].path);
 	free(w->dir);
-	free(w);
+	munmap(w, sizeof(*w));
 	return r;
 }
