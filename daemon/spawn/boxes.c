@@ -87,25 +87,24 @@ static int send_failed(struct spawn *s, uint64_t id, uint64_t exec, uint32_t kin
 
 /* ------------------------------------------------------------------ roots */
 
-static int root_for(struct spawn *s, const char *image, struct nsbox_root **ret,
-		    struct nsbox_error *err)
+/*
+ * The host's root is prepared once. An imported image's is prepared for each sandbox, which takes a
+ * look at a small file: its name may mean another image now, and what no sandbox uses can be
+ * removed.
+ */
+static int root_for(struct spawn *s, struct box *b, const char *image, struct nsbox_error *err)
 {
-	const char *name = *image ? image : "host";
-	size_t i;
-	int r;
+	bool host = !*image || strcmp(image, "host") == 0;
+	int r = 0;
 
-	for (i = 0; i < SPAWN_ROOTS_MAX && s->roots[i]; i++) {
-		if (strcmp(nsbox_root_name(s->roots[i]), name) == 0) {
-			*ret = s->roots[i];
-			return 0;
-		}
+	if (!host) {
+		r = nsbox_root_prepare(s->state_dir, image, &b->own_root, err);
+		b->root = b->own_root;
+		return r;
 	}
-	if (i == SPAWN_ROOTS_MAX)
-		return nsbox_fail(err, NSBOX_E_LIMIT, 0, "more than %d images are in use",
-				  SPAWN_ROOTS_MAX);
-	r = nsbox_root_prepare(s->state_dir, name, &s->roots[i], err);
-	if (r == 0)
-		*ret = s->roots[i];
+	if (!s->host_root)
+		r = nsbox_root_prepare(s->state_dir, NULL, &s->host_root, err);
+	b->root = s->host_root;
 	return r;
 }
 
@@ -117,6 +116,7 @@ static void box_free(struct spawn *s, struct box *b)
 		epoll_ctl(s->epoll, EPOLL_CTL_DEL, nsbox_sandbox_fd(b->sb), NULL);
 	nsbox_sandbox_free(b->sb);
 	nsbox_plan_close(b->plan);
+	nsbox_root_free(b->own_root);
 	*b = (struct box){ 0 };
 }
 
@@ -136,15 +136,12 @@ static int make(struct spawn *s, struct box *b, const struct wire_request *q, co
 	struct nsbox_sandbox_options opt = { .layers = s->layers,
 					     .files_fd = n > 1 ? fds[1] : -1,
 					     .execs = SPAWN_EXECS_MAX };
-	struct nsbox_root *root = NULL;
-	int r;
+	int r = root_for(s, b, q->image, err);
 
-	r = root_for(s, q->image, &root, err);
 	if (r == 0)
 		r = nsbox_plan_open(fds[0], &b->plan, err);
-	b->root = root;
 	if (r == 0)
-		r = nsbox_sandbox_new(b->plan, root, &opt, &b->sb, err);
+		r = nsbox_sandbox_new(b->plan, b->root, &opt, &b->sb, err);
 	return r == 0 ? watch(s, b, err) : r;
 }
 
@@ -340,6 +337,5 @@ void spawn_free_all(struct spawn *s)
 	for (size_t i = 0; i < SPAWN_BOXES_MAX; i++)
 		if (s->boxes[i].id != 0)
 			box_free(s, &s->boxes[i]);
-	for (size_t i = 0; i < SPAWN_ROOTS_MAX; i++)
-		nsbox_root_free(take_ptr(&s->roots[i]));
+	nsbox_root_free(take_ptr(&s->host_root));
 }

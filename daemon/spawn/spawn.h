@@ -6,7 +6,6 @@
 #include "daemon/common/wire.h"
 
 #define SPAWN_BOXES_MAX 1024
-#define SPAWN_ROOTS_MAX 16
 #define SPAWN_EXECS_MAX 64
 
 struct box_exec {
@@ -18,7 +17,8 @@ struct box {
 	uint64_t id; /* 0: free place */
 	struct nsbox_sandbox *sb;
 	struct nsbox_plan *plan;
-	const struct nsbox_root *root; /* one of struct spawn's */
+	const struct nsbox_root *root; /* what it runs in: the host's, or: */
+	struct nsbox_root *own_root;   /* an imported image's */
 	struct box_exec execs[SPAWN_EXECS_MAX];
 	uint64_t collects[SPAWN_EXECS_MAX]; /* whose outputs are on their way, oldest first */
 	unsigned n_collects;
@@ -30,8 +30,8 @@ struct spawn {
 	int sock, epoll;
 	struct nsbox_host host;
 	uint32_t layers;
-	const char *state_dir; /* NULL: the default */
-	struct nsbox_root *roots[SPAWN_ROOTS_MAX];
+	const char *state_dir;	      /* NULL: the default */
+	struct nsbox_root *host_root; /* NULL until it is asked for */
 	struct box boxes[SPAWN_BOXES_MAX];
 };
 
