@@ -38,7 +38,7 @@ enum ctl_kind {
 	CTL_READY,	/* enforced layers, duration of each stage */
 	CTL_FAILED,	/* error: set-up did not succeed; init exits */
 	CTL_LEFT,	/* id: the program has ended, its leader waits to be killed */
-	CTL_EXITED,	/* id, status (wait(2) form), cpu_us */
+	CTL_EXITED,	/* id, status (wait(2) form), cpu_us, full */
 	CTL_COLLECTED,	/* error.code 0, or what went wrong */
 	CTL_USED,	/* bytes: what the tmpfs mounts of the sandbox hold */
 	CTL_FILES_DONE, /* id, error */
@@ -82,7 +82,7 @@ struct ctl_report {
 	uint64_t bytes;
 	uint32_t enforced, not_enforced;
 	uint32_t tried, held, us;
-	uint32_t reserved;
+	uint32_t full; /* a file system of the sandbox is */
 	uint32_t stage_us[NSBOX_STAGE_READY + 1];
 	struct nsbox_error error;
 };

@@ -207,6 +207,29 @@ static void end_rest(struct init *in, struct ctl_report *rep)
 	}
 }
 
+/*
+ * Is a place where programs write full? Asked when one has ended: the kernel counts no write that it
+ * refused, so this is the nearest that can be known.
+ */
+static bool is_full(const char *path)
+{
+	struct statfs fs;
+
+	return statfs(path, &fs) == 0 && fs.f_blocks && (fs.f_bfree < 4 || fs.f_ffree == 0);
+}
+
+static bool disk_full(const struct init *in)
+{
+	const struct blob *plan = in->child->plan;
+	bool full = is_full("/"); /* an overlay answers for its upper layer */
+	size_t n;
+	const struct mount_op *ops = blob_get(plan, SEC_OPS, sizeof(*ops), &n);
+
+	for (size_t i = 0; i < n; i++)
+		full |= ops[i].kind == OP_TMPFS && is_full(blob_get_str(plan, ops[i].dst));
+	return full;
+}
+
 /* A row's process is gone. */
 static void finished(struct init *in, struct running *r, int status, const struct rusage *usage)
 {
@@ -219,6 +242,7 @@ static void finished(struct init *in, struct running *r, int status, const struc
 	} else if (r->note && r->note->program) {
 		kill(-1, SIGKILL); /* a leader is lost: nobody can tell whose is what */
 	}
+	rep.full = disk_full(in); /* before what others hold goes with them */
 	if (r->kill_rest)
 		end_rest(in, &rep);
 	r->pid = 0;

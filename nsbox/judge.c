@@ -59,14 +59,19 @@ static uint32_t cause_of_signal(const struct nsbox_sandbox *sb, const struct nsb
 }
 
 /* By itself, well or badly. One that failed after a fork of its was refused failed for that, as far
- * as anyone outside can tell: programs seldom say, and few go on well without. */
-static uint32_t cause_of_end(const struct nsbox_sandbox *sb, const struct nsbox_result *r)
+ * as anyone outside can tell: programs seldom say, and few go on well without. The same holds for
+ * one that left a full disk behind. */
+static uint32_t cause_of_end(const struct nsbox_sandbox *sb, const struct exec *ex,
+			     const struct nsbox_result *r)
 {
 	uint32_t cause = r->signal ? cause_of_signal(sb, r) : NSBOX_CAUSE_EXIT;
 
 	if ((cause == NSBOX_CAUSE_EXIT || cause == NSBOX_CAUSE_SIGNAL) && r->exit_status &&
 	    r->pids_limit_hits)
 		return NSBOX_CAUSE_PIDS;
+	if ((cause == NSBOX_CAUSE_EXIT || cause == NSBOX_CAUSE_SIGNAL) && r->exit_status &&
+	    ex->disk_full)
+		return NSBOX_CAUSE_DISK;
 	return cause;
 }
 
@@ -96,7 +101,7 @@ void judge_exit(const struct nsbox_sandbox *sb, const struct exec *ex, struct ns
 	else if (ex->stop_cause != NSBOX_CAUSE_NONE)
 		r->cause = ex->stop_cause;
 	else
-		r->cause = cause_of_end(sb, r);
+		r->cause = cause_of_end(sb, ex, r);
 	if (r->cause == NSBOX_CAUSE_POLICY)
 		nsbox_fail_at(&r->error, NSBOX_STAGE_SECCOMP, NSBOX_E_EXEC, 0,
 			      "the system call filter ended the program: it made a call of a "

@@ -48,6 +48,7 @@ struct exec {
 	bool witness_seen;
 	int status; /* of the program, as wait(2) has it */
 	uint64_t cpu_us;
+	bool disk_full; /* when it had ended */
 	uint32_t watch_kills;
 	struct cgroup_usage before;
 	struct nsbox_error start_error; /* the program did not start */

@@ -151,6 +151,7 @@ static void exited(struct nsbox_sandbox *sb, struct exec *ex, const struct ctl_r
 	close_fd(&ex->leader_fd);
 	ex->status = rep->status;
 	ex->cpu_us = rep->cpu_us;
+	ex->disk_full = rep->full;
 	stop_rest(sb, ex);
 }
 

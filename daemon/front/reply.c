@@ -325,6 +325,11 @@ static void add_notes(struct json_object *notes, const struct job *j)
 	if (res->cause == NSBOX_CAUSE_EXIT && res->exit_status == 127 && tail &&
 	    skill_missing_library(j->err.data + j->err.len - tail, tail, text, sizeof(text)))
 		json_object_array_add(notes, json_text_new(text, strlen(text)));
+	if (res->cause == NSBOX_CAUSE_DISK) {
+		static const char full[] = "it failed, and left its disk full (resources.disk)";
+
+		json_object_array_add(notes, json_text_new(full, sizeof(full) - 1));
+	}
 	if (res->pids_limit_hits) {
 		snprintf(text, sizeof(text),
 			 "the limit of processes and threads was met (resources.pids): %u refused",

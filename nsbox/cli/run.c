@@ -490,6 +490,8 @@ static void tell(const struct run *c)
 			(unsigned long long)r->memory_limit >> 20);
 	else if (r->cause == NSBOX_CAUSE_CPU_TIME)
 		fprintf(stderr, "nsbox: ended by the cpu time limit\n");
+	else if (r->cause == NSBOX_CAUSE_DISK)
+		fprintf(stderr, "nsbox: it failed, and left its disk full (resources.disk)\n");
 	if (r->pids_limit_hits)
 		fprintf(stderr,
 			"nsbox: the limit of %u processes and threads was met (resources.pids)\n",

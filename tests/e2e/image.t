@@ -17,7 +17,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import cli, images, paths, tap
+from nsboxtest import cli, images, paths, service, tap
 
 PLACE = paths.scratch("img-")
 os.chmod(PLACE, 0o755)
@@ -232,6 +232,41 @@ def test_configuration(t):
     clean()
 
 
+def test_disk(t):
+    """Beyond resources.disk a write is refused, and that is the cause of who fails for it."""
+    bring("disk", root())
+    fill = "dd if=/dev/zero of=%s/x bs=1M count=20"
+    for profile in "standard", "strict":
+        small = {"profile": profile, "resources": {"disk": "8Mi"}}
+        for place in "/workspace", "/tmp":
+            got = inside("disk", fill % place, manifest=small)
+            t.ok("No space left" in got.err and got.report["cause"] == "disk", "%s, full: %s" % (place, profile), got)
+            t.ok(got.report["memory_peak"] < got.report["limits"]["memory"], "memory is below its limit")
+        got = inside("disk", fill % "/tmp")
+        t.equal((got.status, got.report["cause"]), (0, "exit"), "twin: with room (%s)" % profile)
+        got = inside("disk", (fill % "/tmp") + " || true", manifest=small)
+        t.equal((got.status, got.report["cause"]), (0, "exit"), "one that copes with it just ends (%s)" % profile)
+    got = inside("disk", "i=0; while : >/workspace/$i; do i=$((i+1)); done; exit 3", manifest=small)
+    t.equal(got.report["cause"], "disk", "inodes have a limit, too")
+    clean()
+
+
+def test_service(t):
+    """The same names mean the same to nsboxd, at once."""
+    bring("svc", root(images.member("which", b"first\n")))
+    with service.Daemon(env=ENV, options=["--state-dir", STATE]) as d:
+        def which():
+            return d.ask("POST", "/v1/execute/command", {"workspace_id": "w", "image": "svc", "command": "cat /which"})
+
+        t.equal(which()[1].get("stdout"), "first\n", "a request names an image")
+        bring("svc", root(images.member("which", b"second\n")))
+        t.equal(which()[1].get("stdout"), "second\n", "and gets what the name means now")
+        t.equal(len(layers()), 1, "nothing is held once it ended")
+        nsbox("image", "rm", "svc")
+        t.ok("no image is called" in json.dumps(which()), "refused: one that is gone", which())
+    clean()
+
+
 # ---------------------------------------------------------------- refusals
 
 def test_hostile(t):
@@ -400,7 +435,7 @@ def test_names(t):
 def main():
     start = time.monotonic()
     status = tap.run([test_compressions, test_directory, test_members, test_ownership, test_forms, test_umoci,
-                      test_sharing, test_many_layers, test_configuration, test_hostile, test_damage, test_documents,
+                      test_sharing, test_many_layers, test_configuration, test_disk, test_service, test_hostile, test_damage, test_documents,
                       test_bounds, test_interrupted, test_in_use, test_names])
     print("# %.1f s" % (time.monotonic() - start))
     return status

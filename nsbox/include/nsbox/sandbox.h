@@ -63,7 +63,7 @@ struct nsbox_io {
 	X(MEMORY, "memory")                                                                       \
 	X(PIDS, "pids")		    /* failed, and the limit of processes refused it a fork */    \
 	X(OUTPUT, "output")                                                                       \
-	X(DISK, "disk")                                                                           \
+	X(DISK, "disk")		    /* failed, and left a file system of the run full */          \
 	X(POLICY, "policy")	    /* killed by the system call filter */                        \
 	X(CANCELLED, "cancelled")   /* nsbox_sandbox_kill, or the caller went away */             \
 	X(INTERRUPTED, "interrupted") /* the owner or the init died under it */                   \
