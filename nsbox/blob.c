@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "nsbox/egress_format.h"
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
 
@@ -363,6 +364,7 @@ static const struct {
 	[SEC_ARGV] = { sizeof(str_off), ARGS_MAX, EXEC },
 	[SEC_OUTPUTS] = { sizeof(struct output_rule), OUTPUTS_MAX, PLAN },
 	[SEC_DATA] = { 1, NSBOX_PLAN_MAX, PLAN | ROOT },
+	[SEC_EGRESS] = { 1, EGRESS_MAX, PLAN },
 };
 
 static const char *check_sections(const struct blob *b)
@@ -420,6 +422,23 @@ static const char *check_by_magic(const struct blob *b, uint32_t magic)
 	return why;
 }
 
+/*
+ * Rules without a packet filter that is demanded would be no rules: all that is not redirected has
+ * to be refused by something.
+ */
+static const char *check_egress(const struct blob *b)
+{
+	size_t size, nft;
+	const void *rules = blob_get(b, SEC_EGRESS, 1, &size);
+
+	if (!size)
+		return NULL;
+	blob_get(b, SEC_NFT, 1, &nft);
+	if (!nft || blob_fixed(b, struct plan_fixed)->layer[NSBOX_LAYER_NFTABLES] != NSBOX_REQUIRE)
+		return "egress without a packet filter";
+	return egress_check(rules, size, NULL, NULL) < 0 ? "rules of egress" : NULL;
+}
+
 int blob_check(const void *base, size_t size, uint32_t magic, struct nsbox_error *err)
 {
 	struct blob b = { base, size };
@@ -445,6 +464,8 @@ int blob_check(const void *base, size_t size, uint32_t magic, struct nsbox_error
 		why = check_argv(&b);
 	if (!why)
 		why = check_outputs(&b);
+	if (!why)
+		why = check_egress(&b);
 	return why ? bad(err, why) : 0;
 }
 
@@ -517,6 +538,13 @@ void nsbox_plan_close(struct nsbox_plan *plan)
 		return;
 	blob_unmap(&plan->blob);
 	free(plan);
+}
+
+const void *nsbox_plan_egress(const struct nsbox_plan *plan, size_t *ret_len)
+{
+	const void *rules = blob_get(&plan->blob, SEC_EGRESS, 1, ret_len);
+
+	return *ret_len ? rules : NULL;
 }
 
 const struct blob *plan_blob(const struct nsbox_plan *plan)

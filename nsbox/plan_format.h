@@ -35,6 +35,7 @@ enum blob_section {
 	SEC_ARGV,     /* str_off[] (exec) */
 	SEC_OUTPUTS,  /* struct output_rule[] */
 	SEC_DATA,     /* bytes of OP_FILE */
+	SEC_EGRESS,   /* rules of egress_format.h; empty: no egress */
 	SEC_MAX
 };
 

@@ -33,6 +33,13 @@ struct nsbox_plan; /* a mapped, checked plan */
 int nsbox_plan_open(int plan_fd, struct nsbox_plan **ret, struct nsbox_error *err);
 void nsbox_plan_close(struct nsbox_plan *plan);
 
+/*
+ * What the plan lets a run reach outside, in the form that nsbox-egress takes; NULL where that is
+ * nothing. A plan that has it needs an owner that gives its sandbox's listeners away
+ * (nsbox_sandbox_listeners).
+ */
+const void *nsbox_plan_egress(const struct nsbox_plan *plan, size_t *ret_len);
+
 #pragma GCC visibility pop
 
 #endif
