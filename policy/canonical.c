@@ -214,8 +214,18 @@ static struct object network(const struct nsbox_policy *p)
 		add_object(&o, a, one);
 	}
 	put(&o, "allow", a);
+	if (policy_has_egress(p)) {
+		put_list(&o, "bannedNames", p->network.banned_names);
+		put_list(&o, "bannedNetworks", p->network.banned_nets);
+		put_u64(&o, "connections", p->network.connections);
+	}
 	put_list(&o, "denyCidrs", p->network.deny_cidrs);
 	put_str(&o, "mode", modes[p->network.mode]);
+	if (policy_has_egress(p)) {
+		put_list(&o, "openNetworks", p->network.opened);
+		put_u64(&o, "transfer", p->network.transfer);
+		put_u64(&o, "transferRate", p->network.transfer_rate);
+	}
 	return o;
 }
 

@@ -13,9 +13,9 @@
 #define AT(member) offsetof(struct reading, member)
 
 struct reading {
-	uint64_t memory, disk, wall_ms, cpu_milli;
-	uint32_t pids, open_files, network, listen, jit, root;
-	char **hosts, **groups;
+	uint64_t memory, disk, wall_ms, cpu_milli, transfer, transfer_rate;
+	uint32_t pids, open_files, network, listen, jit, root, connections;
+	char **hosts, **groups, **opened, *banned;
 };
 
 static const char *const reaches[] = { "none", "allowlist", "open", NULL };
@@ -30,6 +30,11 @@ static const struct json_field fields[] = {
 	{ "wall",          json_take_ms,      AT(wall_ms), .min = 1, .help = "time of a run" },
 	{ "network",       json_take_choice,  AT(network), .choices = reaches, .help = "greatest network.mode" },
 	{ "hosts",         json_take_strings, AT(hosts), .max = 64, .check = check_host, .help = "that network.allow may name" },
+	{ "openNetworks",  json_take_strings, AT(opened), .max = 32, .help = "networks that may be reached though they are private or special" },
+	{ "bannedHosts",   json_take_string,  AT(banned), .max = 2047, .help = "addresses, networks and patterns of names that are never reached, with commas" },
+	{ "connections",   json_take_u32,     AT(connections), .min = 1, .max = 65536, .help = "of a run to the outside, at the same time" },
+	{ "transfer",      json_take_bytes,   AT(transfer), .min = 1, .help = "bytes of a run, to and from outside" },
+	{ "transferRate",  json_take_bytes,   AT(transfer_rate), .min = 1024, .help = "bytes of a run in a second, to and from outside" },
 	{ "listen",        json_take_flag,    AT(listen), .help = "process.listen" },
 	{ "jit",           json_take_flag,    AT(jit), .help = "process.jit" },
 	{ "root",          json_take_flag,    AT(root), .help = "user 0 inside" },
@@ -66,6 +71,25 @@ static int put_hosts(struct json_reader *r, char *const *hosts, struct nsbox_cei
 	return 0;
 }
 
+static int put_egress(struct json_reader *r, const struct reading *from, struct nsbox_ceiling *c)
+{
+	struct nsbox_error why = { 0 };
+
+	c->connections = from->connections;
+	c->transfer = from->transfer;
+	c->transfer_rate = from->transfer_rate;
+	for (char *const *net = from->opened; net && *net; net++)
+		if (nsbox_ceiling_open(c, *net, &why) < 0) {
+			json_enter(r, "openNetworks");
+			return json_fail(r, "%s", why.msg);
+		}
+	if (from->banned && nsbox_ceiling_ban(c, from->banned, NULL, &why) < 0) {
+		json_enter(r, "bannedHosts");
+		return json_fail(r, "%s", why.msg);
+	}
+	return 0;
+}
+
 static int put_ceiling(struct json_reader *r, const struct reading *from, struct nsbox_ceiling *c)
 {
 	memset(c, 0, sizeof(*c)); /* it is compared byte by byte */
@@ -83,7 +107,7 @@ static int put_ceiling(struct json_reader *r, const struct reading *from, struct
 		for (size_t i = 0; syscall_raw_group(i); i++)
 			if (!strcmp(*g, syscall_raw_group(i)))
 				c->syscall_groups |= 1u << i;
-	return put_hosts(r, from->hosts, c);
+	return put_hosts(r, from->hosts, c) < 0 ? -EINVAL : put_egress(r, from, c);
 }
 
 int nsbox_ceiling_parse(const char *json, size_t len, struct nsbox_ceiling *ret,

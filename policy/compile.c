@@ -56,10 +56,13 @@ static int fill(const struct nsbox_policy *p, struct blob_builder *b, struct nsb
 	int r = add_filters(p, b, err);
 
 	if (r == 0 && p->layer[NSBOX_LAYER_NFTABLES] != NSBOX_OFF)
-		r = compile_nftables(b, err);
+		r = compile_nftables(p, b, err);
 	if (r < 0)
 		return r;
 	compile_mounts(p, b);
+	r = compile_egress(p, b, err);
+	if (r < 0)
+		return r;
 	compile_landlock(p, b, &fixed);
 	add_env(p, b);
 	for (size_t i = 0; i < p->n_outputs; i++)

@@ -137,7 +137,15 @@ static void reach(struct json_object *o, FILE *to)
 				json_object_get_string(json_object_array_get_idx(ports, k)));
 		fputc('\n', to);
 	}
-	print_list(to, "never", report_at(n, "denyCidrs"));
+	if (strcmp(mode, "none") != 0 && (count(allow) || !strcmp(mode, "open"))) {
+		print_line(to, "how", "by nsbox-egress: TCP and lookups of these names, no UDP");
+		print_line(to, "never",
+			   "private, loopback, link-local, metadata and other special addresses");
+	}
+	print_list(to, "opened", report_at(n, "openNetworks"));
+	print_list(to, "banned", report_at(n, "bannedNetworks"));
+	print_list(to, "banned names", report_at(n, "bannedNames"));
+	print_list(to, "denied", report_at(n, "denyCidrs"));
 	print_line(to, "listen", is_true(p, "listen") ? "may wait for connections, inside" : "no");
 	if (is_true(p, "netlink"))
 		print_line(to, "netlink", "socket and device information of its own namespace");

@@ -24,6 +24,7 @@ enum skill_mode { SKILL_RO, SKILL_OVERLAY };
 enum workspace_mode { WORKSPACE_OVERLAY, WORKSPACE_NONE, WORKSPACE_RW };
 
 enum network_mode { NETWORK_NONE, NETWORK_ALLOWLIST, NETWORK_OPEN };
+enum network_protocol { PROTOCOL_TCP, PROTOCOL_UDP };
 enum session_mode { SESSION_ONESHOT, SESSION_SESSION };
 enum secret_inject { INJECT_ENV, INJECT_FILE, INJECT_HEADER };
 enum config_type { CONFIG_STRING, CONFIG_INTEGER, CONFIG_NUMBER, CONFIG_BOOLEAN };
@@ -255,6 +256,10 @@ struct nsbox_policy {
 		struct policy_host *allow; /* sorted by host */
 		size_t n_allow;
 		char **deny_cidrs; /* sorted; added to those that are always denied */
+		/* The operator's, sorted: networks opened and banned, patterns of banned names. */
+		char **opened, **banned_nets, **banned_names;
+		uint32_t connections;
+		uint64_t transfer, transfer_rate;
 	} network;
 	char *hostname;
 	struct {
@@ -316,7 +321,14 @@ uint64_t landlock_fs_rights(uint32_t abi);
 const char *landlock_lost(const struct nsbox_policy *p, size_t i);
 void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f);
 void compile_mounts(const struct nsbox_policy *p, struct blob_builder *b);
-int compile_nftables(struct blob_builder *b, struct nsbox_error *err);
+int compile_nftables(const struct nsbox_policy *p, struct blob_builder *b, struct nsbox_error *err);
+/* Is anything to be reached outside? Only then is there egress. */
+bool policy_has_egress(const struct nsbox_policy *p);
+int compile_egress(const struct nsbox_policy *p, struct blob_builder *b, struct nsbox_error *err);
+
+/* bans.c: one token of a list of bans, sorted into what it is. */
+bool ban_is_network(const char *token, char *buf, size_t size);
+bool ban_matches(const char *pattern, const char *name);
 
 int sha256_hex(const void *data, size_t len, char ret[65], struct nsbox_error *err);
 

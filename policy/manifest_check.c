@@ -248,7 +248,7 @@ static const struct string_form forms[] = {
 	{ check_below,         "^(?!(" ANY "*/)?\\.\\.(/|$))" ANY "*$", "path" },
 	{ check_skill_file,    "^(?!/)(?!" ANY "*//)(?!(" ANY "*/)?\\.{1,2}(/|$))" ANY "*[^/]$", "file of the skill" },
 	{ check_variable,      "^[A-Za-z_][A-Za-z0-9_]{0,63}$", "variable" },
-	{ check_host,          "^(\\*\\.)?[A-Za-z0-9_:]([A-Za-z0-9._:-]*[A-Za-z0-9_.:])?$", "host" },
+	{ check_host,          "^(\\*\\.)?[A-Za-z0-9_:]([A-Za-z0-9._:-]*[A-Za-z0-9_.:])?(/(0|[1-9][0-9]{0,2}))?$", "host" },
 	{ check_cidr,          "^[0-9A-Fa-f.:]+/(0|[1-9][0-9]{0,2})$", "network" },
 	{ check_reference,     "^[A-Za-z][A-Za-z0-9._/:-]{0,127}$", "reference" },
 	{ check_sha256,        "^[0-9a-f]{64}$", "SHA-256" },

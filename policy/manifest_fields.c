@@ -192,12 +192,12 @@ static const char *const dns_modes[] = { "broker", NULL };
 
 #define HOST(member) offsetof(struct manifest_host, member)
 static const struct json_field host_fields[] = {
-	{ "host", json_take_string, HOST(host), .required = true, .check = check_host, .marks = JSON_LATER,
-	  .help = "a name, an address, or \"*.example.com\" for all names below example.com" },
+	{ "host", json_take_string, HOST(host), .required = true, .check = check_host,
+	  .help = "a name, an address, a network, or \"*.example.com\" for all names below example.com" },
 	{ "ports", json_take_u32s, HOST(ports), .min = 1, .max = 65535, .required = true,
-	  .marks = JSON_LATER, .help = "numbers" },
+	  .help = "numbers" },
 	{ "protocol", json_take_choice, HOST(protocol), .choices = protocols, .preset = "\"tcp\"",
-	  .marks = JSON_LATER, .help = "TCP or UDP" },
+	  .help = "TCP; UDP is not relayed in this version" },
 	{ "description", json_take_string, HOST(description), .min = 1, .required = true,
 	  .marks = JSON_DECLARATIVE, .help = "what for; shown to who reviews the skill" },
 	{ "optional", json_take_bool, HOST(optional), .preset = "false",
@@ -209,12 +209,11 @@ static const struct json_table host_table = {
 
 static const struct json_field network_fields[] = {
 	{ "mode", json_take_choice, AT(network.mode), .choices = network_modes, .preset = "by profile",
-	  .marks = JSON_LATER,
 	  .help = "nothing, the hosts listed, or all but what is always denied" },
 	{ "allow", json_take_list, AT(network.allow), .max = 64, .table = &host_table,
-	  .marks = JSON_LATER, .help = "hosts that may be reached" },
+	  .help = "hosts that may be reached" },
 	{ "denyCidrs", json_take_strings, AT(network.deny_cidrs), .max = 64, .check = check_cidr,
-	  .marks = JSON_LATER, .help = "networks not to be reached, besides those that never are" },
+	  .help = "networks not to be reached, besides those that never are" },
 	{ "dns", json_take_choice, AT(network.dns), .choices = dns_modes, .preset = "\"broker\"",
 	  .help = "who resolves names" },
 };

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nsbox/egress_format.h"
+
 static bool fail(const char **why, const char *text)
 {
 	*why = text;
@@ -106,6 +108,8 @@ bool host_check(const char *text, const char **why)
 			return fail(why, "is an IPv4 address in IPv6 form: write it as IPv4");
 		return true;
 	}
+	if (strchr(text, '/') && strspn(text, "0123456789abcdefABCDEF.:/") == strlen(text))
+		return cidr_check(text, why);
 	if (strchr(text, ':') || strchr(text, '/') || strchr(text, '@'))
 		return fail(why, "is not a host alone: no scheme, user, port or path");
 	if (!strcmp(text, "*"))
@@ -130,6 +134,10 @@ void host_normalise(const char *text, char *buf, size_t size)
 		put_address(&a, buf, size);
 		return;
 	}
+	if (strchr(text, '/')) {
+		cidr_normalise(text, buf, size);
+		return;
+	}
 	if (len && text[len - 1] == '.')
 		len--;
 	if (len >= size)
@@ -137,16 +145,6 @@ void host_normalise(const char *text, char *buf, size_t size)
 	for (size_t i = 0; i < len; i++)
 		buf[i] = (char)tolower((unsigned char)text[i]);
 	buf[len] = '\0';
-}
-
-bool host_covers(const char *pattern, const char *host)
-{
-	size_t p = strlen(pattern), h = strlen(host);
-
-	if (!strcmp(pattern, host))
-		return true;
-	/* From the dot on, so that ".good.com" is no tail of "evilgood.com". */
-	return pattern[0] == '*' && h > p - 1 && !strcmp(host + h - (p - 1), pattern + 1);
 }
 
 /* ------------------------------------------------------------------ networks */
@@ -202,4 +200,32 @@ void cidr_normalise(const char *text, char *buf, size_t size)
 		return;
 	put_address(&a, host, sizeof(host));
 	snprintf(buf, size, "%s/%d", host, prefix);
+}
+
+/* ------------------------------------------------------------------ what covers what */
+
+bool host_net(const char *host, struct egress_net *ret)
+{
+	struct address a;
+	const char *why;
+	int prefix;
+
+	if (read_address(host, &a))
+		prefix = a.bits;
+	else if (!strchr(host, '/') || !read_cidr(host, &a, &prefix, &why))
+		return false;
+	*ret = (struct egress_net){ .family = a.family == AF_INET ? 4 : 6,
+				    .prefix = (uint8_t)prefix };
+	memcpy(ret->addr, a.b, a.family == AF_INET ? 4 : 16);
+	return true;
+}
+
+bool host_covers(const char *pattern, const char *host)
+{
+	struct egress_net outer, inner;
+
+	if (host_net(pattern, &outer))
+		return host_net(host, &inner) && inner.prefix >= outer.prefix &&
+		       egress_net_has(&outer, inner.family, inner.addr);
+	return egress_covers(pattern, host);
 }

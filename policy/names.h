@@ -12,7 +12,7 @@
 
 #define HOST_MAX 253
 
-/* Is this a host of an allowlist: a name, "*.name", or an address? False: *why says what is wrong,
+/* Is this a host of an allowlist: a name, "*.name", an address or a network? False: *why says what is wrong,
  * in words that follow the quoted text. */
 bool host_check(const char *text, const char **why);
 /* Lower case, no trailing dot, addresses in their shortest form; `size` > HOST_MAX. The text has to
@@ -23,6 +23,10 @@ void host_normalise(const char *text, char *buf, size_t size);
  * "a.example.com", "a.b.example.com" and "*.b.example.com", and not "example.com".
  */
 bool host_covers(const char *pattern, const char *host);
+
+/* The network that a host of an allowlist is, where it is an address or a network. */
+struct egress_net;
+bool host_net(const char *host, struct egress_net *ret);
 
 /* "10.0.0.0/8", "fd00::/8": no bits beyond the prefix. */
 bool cidr_check(const char *text, const char **why);

@@ -283,8 +283,20 @@ void nsbox_policy_free(struct nsbox_policy *p)
 		free(p->outputs[i].glob);
 	free(p->outputs);
 	char **const lists[] = {
-		p->read,      p->write, p->exec,     p->mask,	  p->read_only,		p->optional,
-		p->make_exec, p->env,	p->env_pass, p->syscalls, p->network.deny_cidrs
+		p->read,
+		p->write,
+		p->exec,
+		p->mask,
+		p->read_only,
+		p->optional,
+		p->make_exec,
+		p->env,
+		p->env_pass,
+		p->syscalls,
+		p->network.deny_cidrs,
+		p->network.opened,
+		p->network.banned_nets,
+		p->network.banned_names,
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		json_strings_free(lists[i]);

@@ -242,6 +242,9 @@ int resolve_layers(struct resolve *rs)
 	if (ret < 0)
 		return ret;
 	resolve_landlock(rs);
+	/* What is not redirected is refused by the packet filter: with egress it has to be there. */
+	if (policy_has_egress(rs->p))
+		rs->p->layer[NSBOX_LAYER_NFTABLES] = NSBOX_REQUIRE;
 	ret = check_tier(rs);
 	return ret < 0 ? ret : check_host(rs);
 }

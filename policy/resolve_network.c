@@ -10,7 +10,8 @@
 #include "policy/names.h"
 #include "policy/resolve.h"
 
-#define NO_EGRESS "this version has no egress: only network.mode \"none\" can be run"
+#define NO_UDP	    "this version relays TCP alone, and answers DNS: UDP cannot be granted"
+#define CONNECTIONS 1024 /* to outside at the same time, unless the operator says otherwise */
 
 /* ------------------------------------------------------------------ mode */
 
@@ -34,8 +35,6 @@ static int resolve_mode(struct resolve *rs)
 	rs->p->network.mode = asked == UNSET ? MIN(rs->p->profile->network, ceiling) : asked;
 	if (asked != UNSET && asked != NETWORK_NONE)
 		r = resolve_grant(rs, "%s", words[asked]);
-	if (r == 0 && rs->p->network.mode == NETWORK_OPEN)
-		r = resolve_gap(rs, NO_EGRESS);
 	if (r == 0)
 		json_leave(&rs->r, mark);
 	return r;
@@ -97,7 +96,7 @@ static int judge_host(struct resolve *rs, const struct manifest_host *h, const c
 	if (!ceiling_covers(rs->ceiling, name))
 		return json_fail(&rs->r, "\"%.80s\" is not among the operator's hosts", name);
 	/* A wish that the run can do without: this version cannot grant it. */
-	return h->optional ? json_fail(&rs->r, NO_EGRESS) : 0;
+	return h->optional && h->protocol == PROTOCOL_UDP ? json_fail(&rs->r, NO_UDP) : 0;
 }
 
 static int resolve_host(struct resolve *rs, const struct manifest_host *h)
@@ -113,14 +112,14 @@ static int resolve_host(struct resolve *rs, const struct manifest_host *h)
 				p == h->ports ? ":" : ",", *p);
 	resolve_try(rs, &attempt);
 	r = judge_host(rs, h, name);
-	if (r < 0 || h->optional)
+	if (r < 0)
 		return resolve_tried(rs, &attempt, r, h->optional, value);
 	r = resolve_tried(rs, &attempt, r, false, value);
 	if (r == 0)
 		r = add_host(rs, h, name);
 	if (r == 0)
 		r = resolve_grant(rs, "%s", value);
-	return r == 0 ? resolve_gap(rs, NO_EGRESS) : r;
+	return r == 0 && h->protocol == PROTOCOL_UDP ? resolve_gap(rs, NO_UDP) : r;
 }
 
 static int compare_hosts(const void *a, const void *b)
@@ -156,6 +155,49 @@ static int resolve_hosts(struct resolve *rs)
 	return 0;
 }
 
+/* ------------------------------------------------------------------ the operator's part */
+
+static int split_bans(struct nsbox_policy *p, const char *list)
+{
+	auto_free char *copy = strdup(list);
+	char *save = NULL;
+
+	if (!copy)
+		return -ENOMEM;
+	for (char *t = strtok_r(copy, ",", &save); t; t = strtok_r(NULL, ",", &save)) {
+		char text[64];
+		bool net = ban_is_network(t, text, sizeof(text));
+
+		if (strings_add_take(net ? &p->network.banned_nets : &p->network.banned_names,
+				     strdup(net ? text : t)) < 0)
+			return -ENOMEM;
+	}
+	strings_sort_unique(p->network.banned_nets);
+	strings_sort_unique(p->network.banned_names);
+	return 0;
+}
+
+static int resolve_operator(struct resolve *rs)
+{
+	const struct nsbox_ceiling *c = rs->ceiling;
+	struct nsbox_policy *p = rs->p;
+	const char *net = c->opened;
+
+	p->network.opened = calloc(1, sizeof(char *));
+	p->network.banned_nets = calloc(1, sizeof(char *));
+	p->network.banned_names = calloc(1, sizeof(char *));
+	if (!p->network.opened || !p->network.banned_nets || !p->network.banned_names)
+		return json_nomem(&rs->r);
+	for (uint32_t i = 0; i < c->n_opened; i++, net += strlen(net) + 1)
+		if (strings_add_take(&p->network.opened, strdup(net)) < 0)
+			return json_nomem(&rs->r);
+	strings_sort_unique(p->network.opened);
+	p->network.connections = c->connections ? c->connections : CONNECTIONS;
+	p->network.transfer = c->transfer;
+	p->network.transfer_rate = c->transfer_rate;
+	return split_bans(p, c->banned) < 0 ? json_nomem(&rs->r) : 0;
+}
+
 int resolve_network(struct resolve *rs)
 {
 	size_t start = json_enter(&rs->r, "network");
@@ -164,6 +206,8 @@ int resolve_network(struct resolve *rs)
 
 	if (r == 0)
 		r = resolve_hosts(rs);
+	if (r == 0)
+		r = resolve_operator(rs);
 	if (r < 0)
 		return r;
 	rs->p->network.deny_cidrs = calloc(1, sizeof(char *));

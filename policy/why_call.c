@@ -4,6 +4,7 @@
 #include <linux/seccomp.h>
 #include <string.h>
 
+#include "nsbox/egress_format.h"
 #include "nsbox/util.h"
 #include "policy/bpf_sim.h"
 #include "policy/calls.h"
@@ -136,53 +137,97 @@ static bool is_loopback(const char *host)
 	return inet_pton(AF_INET, host, &v4) == 1 && (ntohl(v4.s_addr) >> 24) == 127;
 }
 
-static bool is_address(const char *host)
+static void ask_nothing(const struct why_question *q, struct why *y)
 {
-	unsigned char buf[16];
+	struct egress_net net;
 
-	return inet_pton(AF_INET, host, buf) == 1 || inet_pton(AF_INET6, host, buf) == 1;
+	if (host_net(q->host, &net))
+		why_add(y, "network", WHY_REFUSES, ENETUNREACH,
+			"nothing is granted: the namespace has loopback and no route");
+	else
+		why_add(y, "network", WHY_REFUSES, 0,
+			"nothing is granted: the name cannot be looked up (EAI_AGAIN)");
 }
 
-static const struct policy_host *find_host(const struct nsbox_policy *p,
-					   const struct why_question *q)
+static void ask_address(const struct egress_rules *r, const struct why_question *q,
+			const struct egress_net *a, struct why *y)
 {
-	char host[HOST_MAX + 1];
-	const char *why;
+	const struct egress_rule *rule = egress_find_addr(r, a->family, a->addr, (uint16_t)q->port);
+	struct egress_denial d;
 
-	if (!host_check(q->host, &why))
-		return NULL;
-	host_normalise(q->host, host, sizeof(host));
-	for (size_t i = 0; i < p->network.n_allow; i++)
-		if (host_covers(p->network.allow[i].host, host))
-			for (const uint32_t *port = p->network.allow[i].ports; *port; port++)
-				if (*port == q->port)
-					return &p->network.allow[i];
-	return NULL;
-}
-
-static void ask_network(const struct why_world *w, const struct why_question *q, struct why *y)
-{
-	const struct nsbox_policy *p = w->policy;
-	const struct policy_host *h;
-
-	if (p->network.mode == 0) {
-		if (is_address(q->host))
-			why_add(y, "network", WHY_REFUSES, ENETUNREACH,
-				"network.mode is \"none\": the namespace has loopback and no "
-				"route");
-		else
-			why_add(y, "network", WHY_REFUSES, 0,
-				"network.mode is \"none\": the name cannot be looked up "
-				"(EAI_AGAIN)");
-		return;
-	}
-	h = find_host(p, q);
-	if (!h && p->network.mode == 1)
+	if (egress_denied(r, a->family, a->addr, &d))
+		why_add(y, "network", WHY_REFUSES, ECONNREFUSED, "the address is %s%s%s", d.why,
+			*d.pointer ? ": " : "", d.pointer);
+	else if (!rule && !r->head->open)
 		why_add(y, "network", WHY_REFUSES, ECONNREFUSED,
 			"no entry of network.allow covers %s port %u", q->host, q->port);
 	else
 		why_add(y, "network", WHY_PASSES, 0, "%s covers it",
-			h ? h->pointer : "mode \"open\"");
+			rule ? r->strings + rule->pointer : "mode \"open\"");
+}
+
+static bool is_banned(const struct nsbox_policy *p, const char *name)
+{
+	for (char *const *ban = p->network.banned_names; ban && *ban; ban++)
+		if (ban_matches(*ban, name))
+			return true;
+	return false;
+}
+
+/* The kernel refuses a port that no name is granted at; at others the relay has to decide. */
+static bool any_name_at(const struct egress_rules *r, uint16_t port)
+{
+	for (unsigned i = 0; i < r->head->rules; i++)
+		if (r->strings[r->rule[i].host])
+			for (unsigned k = 0; k < r->rule[i].ports; k++)
+				if (r->port[r->rule[i].port + k] == port)
+					return true;
+	return false;
+}
+
+static void ask_name(const struct nsbox_policy *p, const struct egress_rules *r,
+		     const struct why_question *q, const char *name, struct why *y)
+{
+	uint16_t port = (uint16_t)q->port;
+	const struct egress_rule *rule = egress_find_name(r, name, port);
+
+	if (is_banned(p, name))
+		why_add(y, "network", WHY_REFUSES, 0, "the operator bans the name (EAI_NONAME)");
+	else if (!egress_find_name(r, name, 0) && !r->head->open)
+		why_add(y, "network", WHY_REFUSES, 0,
+			"no entry of network.allow covers %s: the name is not known (EAI_NONAME)",
+			q->host);
+	else if (!rule && !r->head->open)
+		why_add(y, "network", WHY_REFUSES, any_name_at(r, port) ? ECONNRESET : ECONNREFUSED,
+			"no entry of network.allow covers %s at port %u", q->host, q->port);
+	else
+		why_add(y, "network", WHY_PASSES, 0,
+			"%s covers it, unless it is at an address that is always denied",
+			rule ? r->strings + rule->pointer : "mode \"open\"");
+}
+
+static void ask_network(const struct why_world *w, const struct why_question *q, struct why *y)
+{
+	struct egress_rules r;
+	struct egress_net net;
+	char name[HOST_MAX + 1];
+	const char *why;
+	size_t size;
+	const void *data = blob_get(w->plan, SEC_EGRESS, 1, &size);
+
+	if (!size || egress_check(data, size, &r, NULL) < 0) {
+		ask_nothing(q, y);
+		return;
+	}
+	if (!host_check(q->host, &why)) {
+		why_add(y, "network", WHY_REFUSES, 0, "'%.80s' %s (EAI_NONAME)", q->host, why);
+		return;
+	}
+	host_normalise(q->host, name, sizeof(name));
+	if (host_net(name, &net))
+		ask_address(&r, q, &net, y);
+	else
+		ask_name(w->policy, &r, q, name, y);
 }
 
 void why_connect(const struct why_world *w, const struct why_question *q, struct why *y)

@@ -19,6 +19,8 @@ TRACE = ("import ctypes; c = ctypes.CDLL(None, use_errno=True); r = c.ptrace(0, 
          "print('traced' if r == 0 else ctypes.get_errno())")
 QUEUE = "import ctypes; c = ctypes.CDLL(None); print('queue' if c.msgget(0, 0o1600) >= 0 else 'none')"
 
+HOST = {"host": "a.example", "ports": [1], "description": "test"}
+
 # name, manifest, the twin's manifest, program, what the first prints (a part), what the twin prints
 ROWS = [
     ("listen", {"process": {"listen": False}}, {}, ["python3", "-c", SERVER], "not permitted", "listens"),
@@ -36,7 +38,8 @@ ROWS = [
      {"filesystem": {"read": [{"path": "/srv/none", "optional": True}]}}, ["echo", "started"], "/srv/none", "started"),
     ("optional refusal", {"filesystem": {"write": ["/etc/x"]}},
      {"filesystem": {"write": [{"path": "/etc/x", "optional": True}]}}, ["echo", "started"], "belongs to the image", "started"),
-    ("egress", {"network": {"mode": "open"}}, {"profile": "network"}, ["echo", "started"], "no egress", "started"),
+    ("UDP", {"network": {"mode": "allowlist", "allow": [{**HOST, "protocol": "udp"}]}},
+     {"network": {"mode": "allowlist", "allow": [HOST]}}, ["echo", "started"], "UDP cannot be granted", "started"),
     ("least kernel", {"compatibility": {"kernel": ">=999"}}, {"compatibility": {"kernel": ">=5.13"}},
      ["echo", "started"], "/compatibility/kernel", "started"),
     ("user namespaces", {"process": {"userns": True}}, {"process": {"userns": False}},

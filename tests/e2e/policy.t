@@ -54,6 +54,9 @@ STANDARD, STRICT = {}, {"profile": "strict"}
 MASKED = {"filesystem": {"mask": ["/usr/share/doc"], "readOnly": ["/usr/lib"]}}
 
 # manifest, question, what the probe is told where it differs, what else a kernel may answer
+NETWORK = {"network": {"mode": "allowlist",
+                       "allow": [{"host": "allowed.invalid", "ports": [80], "description": "test"}]}}
+OPEN = {"network": {"mode": "open"}}
 ANSWERS = [
     (STANDARD, "open /etc/passwd"),
     (STANDARD, "open /etc/shadow"),
@@ -84,6 +87,11 @@ ANSWERS = [
     (STANDARD, "write /data/x"),
     (STANDARD, "connect 192.0.2.1:80"),
     (STANDARD, "connect db.example.com:5432"),
+    (NETWORK, "connect other.invalid:80"),
+    (NETWORK, "connect 8.8.8.8:80"),
+    (OPEN, "connect 169.254.169.254:80"),
+    (OPEN, "connect 10.0.0.1:80"),
+    (OPEN, "connect 2002:a00:1::1:80"),
     (STANDARD, "syscall socket AF_PACKET"),
     (STANDARD, "syscall socket AF_UNIX SOCK_STREAM 0"),
     (STANDARD, "syscall socket AF_INET SOCK_RAW 0"),
@@ -276,9 +284,9 @@ def test_plans(t):
             f.write(data[:40] + b"\xff" + data[41:])
         r = policy("show", files.path("damaged"))
         equal(t, r.status, 125, "a damaged one is refused", r.out[:200])
-        r = policy("compile", files.put("n.json", {**MANIFEST, "network": {"mode": "open"}}), "-o", plan)
+        r = policy("compile", files.put("n.json", {**MANIFEST, "session": {"warm": True}}), "-o", plan)
         equal(t, r.status, 125, "what cannot be enforced has no plan")
-        t.ok("/network/mode" in r.err, "and the error names the place", r.err)
+        t.ok("/session/warm" in r.err, "and the error names the place", r.err)
 
 
 def test_import(t):

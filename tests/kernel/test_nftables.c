@@ -123,12 +123,14 @@ static int load_filter(void)
 	const void *batch;
 	struct blob blob;
 
-	if (!b || compile_nftables(b, &err) < 0 || blob_bytes(b, &bytes, &len, &err) < 0)
+	const struct nsbox_policy none = { .network.mode = NETWORK_NONE };
+
+	if (!b || compile_nftables(&none, b, &err) < 0 || blob_bytes(b, &bytes, &len, &err) < 0)
 		return -ENOMEM;
 	blob = (struct blob){ bytes, len };
 	batch = blob_get(&blob, SEC_NFT, 1, &size);
 	blob_free(b);
-	return talk(NETLINK_NETFILTER, batch, size, 6);
+	return talk(NETLINK_NETFILTER, batch, size, 1);
 }
 
 /* ------------------------------------------------------------------ probes */

@@ -267,20 +267,18 @@ END_TEST
 
 /* ------------------------------------------------------------------ gaps */
 
-#define NO_EGRESS "this version has no egress: only network.mode \"none\" can be run"
-#define Z64	  "0000000000000000000000000000000000000000000000000000000000000000"
-#define SECRET	  "\"name\":\"T\",\"source\":\"vault:t\",\"description\":\"d\""
+#define NO_UDP "this version relays TCP alone, and answers DNS: UDP cannot be granted"
+#define UDP(rest)                                                                                  \
+	"{\"host\":\"a\",\"ports\":[1],\"protocol\":\"udp\",\"description\":\"d\"" rest "}"
+#define Z64    "0000000000000000000000000000000000000000000000000000000000000000"
+#define SECRET "\"name\":\"T\",\"source\":\"vault:t\",\"description\":\"d\""
 
 /* `twin` is the nearest wish that can be run. */
 static const struct {
 	const char *body, *message, *twin;
 } gaps[] = {
-	{ NET(HOST_A), "/network/allow/0: " NO_EGRESS, NET("") },
-	{ ",\"network\":{\"mode\":\"open\"}", "/network/mode: " NO_EGRESS,
-	  ",\"network\":{\"mode\":\"none\"}" },
-	{ NET("{\"host\":\"a\",\"ports\":[1],\"description\":\"d\",\"optional\":true}," HOST_A),
-	  "/network/allow/1: " NO_EGRESS,
-	  NET("{\"host\":\"a\",\"ports\":[1],\"description\":\"d\",\"optional\":true}") },
+	{ NET(UDP("")), "/network/allow/0: " NO_UDP, NET(HOST_A) },
+	{ NET(HOST_A "," UDP("")), "/network/allow/1: " NO_UDP, NET(UDP(",\"optional\":true")) },
 	{ ",\"secrets\":[{" SECRET ",\"inject\":\"header\"}]",
 	  "/secrets/0: this version puts no secrets into requests: \"env\" and \"file\" can be had",
 	  ",\"secrets\":[{" SECRET ",\"inject\":\"file\"}]" },
@@ -409,8 +407,10 @@ START_TEST(hosts_are_canonical)
 		"\"d\"}]}");
 	ck_assert(json_has(&w, "\"network\":{\"allow\":[{\"host\":\"2001:db8::1\",\"ports\":[1],"
 			       "\"protocol\":\"udp\"},{\"host\":\"z.example\",\"ports\":[80,443],"
-			       "\"protocol\":\"tcp\"}],\"denyCidrs\":[\"10.0.0.0/8\",\"fd00::/8\"],"
-			       "\"mode\":\"allowlist\"}"));
+			       "\"protocol\":\"tcp\"}],\"bannedNames\":[],\"bannedNetworks\":[],"
+			       "\"connections\":1024,\"denyCidrs\":[\"10.0.0.0/8\",\"fd00::/8\"],"
+			       "\"mode\":\"allowlist\",\"openNetworks\":[],\"transfer\":0,"
+			       "\"transferRate\":0}"));
 	nsbox_policy_free(w.p);
 }
 END_TEST

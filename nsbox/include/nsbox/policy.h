@@ -66,7 +66,23 @@ struct nsbox_ceiling {
 	uint32_t n_hosts;	    /* 0 with hosts_listed: no host at all */
 	uint32_t hosts_listed;	    /* 0: any host */
 	char hosts[2048];	    /* n_hosts patterns, each with its NUL */
+	/* Egress, for every run: networks that may be reached though they are denied by default
+	 * (each with its NUL), and a list of what is banned. */
+	uint32_t n_opened, connections;	  /* connections 0: built-in */
+	uint64_t transfer, transfer_rate; /* bytes, bytes in a second; 0: no limit */
+	char opened[1024];
+	char banned[2048]; /* "10.0.0.0/8,192.0.2.1,.*\\.example\\.com", "" for none */
 };
+
+/*
+ * Add networks ("10.0.0.0/8", or an address) to those of the ceiling that are opened, or set its
+ * list of bans: tokens with commas between them, each an address, a network or else an extended
+ * regular expression on whole names in any case. own_name (may be NULL): tokens that are this
+ * host's own name are left out. NSBOX_E_INVALID names the token.
+ */
+int nsbox_ceiling_open(struct nsbox_ceiling *c, const char *network, struct nsbox_error *err);
+int nsbox_ceiling_ban(struct nsbox_ceiling *c, const char *list, const char *own_name,
+		      struct nsbox_error *err);
 
 /*
  * The same as JSON, read as strictly as a manifest: {"memory": "2Gi", "cpu": "4", "pids": 512,
