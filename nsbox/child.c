@@ -20,7 +20,9 @@
  *   pivot         make /root the only root there is             keep a descriptor of the host
  *   files         let a confined helper unpack the run's files  parse them ourselves
  *   mask          hide and freeze paths                         create what is not there
- *   loopback, nftables   lo up behind a default-deny filter     add a route
+ *   loopback, nftables   lo up behind a default-deny filter     open anything before the filter
+ *   egress        make listeners and a route to them, where     keep a copy of a listener
+ *                 the plan grants anything outside
  *   sysctl        forbid nested namespaces, freeze /proc        leave /proc writable
  *   capabilities  keep SETUID, SETGID, KILL and nothing else    leave a way to gain one
  *   landlock      enter the sandbox's one domain                (mounting is over: it forbids it)
@@ -236,6 +238,7 @@ static const struct {
 	{ NSBOX_STAGE_MASK, stage_mask },
 	{ NSBOX_STAGE_LOOPBACK, stage_loopback },
 	{ NSBOX_STAGE_NFTABLES, stage_nftables },
+	{ NSBOX_STAGE_EGRESS, stage_egress },
 	{ NSBOX_STAGE_SYSCTL, stage_sysctl },
 	{ NSBOX_STAGE_HOSTNAME, stage_hostname },
 	{ NSBOX_STAGE_CAPABILITIES, stage_capabilities },

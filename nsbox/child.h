@@ -59,6 +59,7 @@ int stage_files(struct child *c, struct nsbox_error *err);
 int stage_mask(struct child *c, struct nsbox_error *err);
 int stage_loopback(struct child *c, struct nsbox_error *err);
 int stage_nftables(struct child *c, struct nsbox_error *err);
+int stage_egress(struct child *c, struct nsbox_error *err);
 int stage_sysctl(struct child *c, struct nsbox_error *err);
 int stage_hostname(struct child *c, struct nsbox_error *err);
 int stage_capabilities(struct child *c, struct nsbox_error *err);

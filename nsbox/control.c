@@ -134,21 +134,33 @@ int ctl_send_hello(int sock)
 	return sendmsg(sock, &mh, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int ctl_recv_report(int sock, struct ctl_report *ret, int *ret_fd, int *ret_pid)
+int ctl_recv_reports(int sock, struct ctl_report *ret, int *fds, unsigned *ret_n, int *ret_pid)
 {
-	int fd = -1;
-	struct ancillary a = { &fd, 1, 0, 0 };
+	struct ancillary a = { fds, *ret_n, 0, 0 };
 	int r = receive(sock, ret, sizeof(*ret), &a, MSG_DONTWAIT);
 
-	*ret_fd = -1;
+	*ret_n = 0;
 	*ret_pid = a.pid;
 	if (r < 0)
 		return r;
 	if (ret->magic != CTL_MAGIC) {
-		close_fd(&fd);
+		for (unsigned i = 0; i < a.count; i++)
+			close_fd(&fds[i]);
 		return -EBADMSG;
 	}
 	ret->error.msg[NSBOX_ERROR_MSG_MAX - 1] = '\0';
-	*ret_fd = fd;
+	*ret_n = a.count;
 	return 0;
+}
+
+int ctl_recv_report(int sock, struct ctl_report *ret, int *ret_fd, int *ret_pid)
+{
+	unsigned n = 1;
+	int r;
+
+	*ret_fd = -1;
+	r = ctl_recv_reports(sock, ret, ret_fd, &n, ret_pid);
+	if (!n)
+		*ret_fd = -1;
+	return r;
 }

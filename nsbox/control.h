@@ -42,6 +42,7 @@ enum ctl_kind {
 	CTL_COLLECTED,	/* error.code 0, or what went wrong */
 	CTL_USED,	/* bytes: what the tmpfs mounts of the sandbox hold */
 	CTL_FILES_DONE, /* id, error */
+	CTL_LISTENERS, /* fds: listeners of egress; bytes: which, a bit of enum egress_listener each */
 	/* payload -> owner, on the channel */
 	CTL_HELLO, /* carries SCM_CREDENTIALS: who to put into the control group, or the leader */
 	CTL_TERMINAL, /* fd: the master of its terminal */
@@ -94,6 +95,8 @@ int ctl_recv(int sock, void *msg, size_t len, int *fds, unsigned *ret_n, int fla
 /* With the sender's credentials attached / taken (host pid as seen by the receiver). */
 int ctl_send_hello(int sock);
 int ctl_recv_report(int sock, struct ctl_report *ret, int *ret_fd, int *ret_pid);
+/* The same where more descriptors may come: fds[0..*ret_n), *ret_n in the room for them. */
+int ctl_recv_reports(int sock, struct ctl_report *ret, int *fds, unsigned *ret_n, int *ret_pid);
 int ctl_pair(int ret[2]);
 
 #endif

@@ -132,6 +132,19 @@ static int choose_layers(struct nsbox_sandbox *sb, struct nsbox_error *err)
 	return check_foundation(sb, err);
 }
 
+/* Listeners that nobody serves would keep programs waiting for ever. */
+static int check_egress(const struct nsbox_sandbox *sb, struct nsbox_error *err)
+{
+	size_t len;
+
+	if (sb->opt.egress || !nsbox_plan_egress(sb->plan, &len))
+		return 0;
+	return nsbox_fail_at(
+		err, NSBOX_STAGE_EGRESS, NSBOX_E_UNSUPPORTED, 0,
+		"the plan grants a network, and its owner has no nsbox-egress to relay "
+		"it");
+}
+
 /* Id range and control group: both are named by the slot. */
 static int take_host_things(struct nsbox_sandbox *sb, struct nsbox_error *err)
 {
@@ -242,7 +255,11 @@ int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *ro
 	sb->slot.lock_fd = -1;
 	sb->pidfd = sb->control = sb->epoll = sb->timer = -1;
 	cgroup_init(&sb->cg);
-	r = choose_layers(sb, err);
+	for (int i = 0; i < EGRESS_LISTENERS; i++)
+		sb->listeners[i] = -1;
+	r = check_egress(sb, err);
+	if (r == 0)
+		r = choose_layers(sb, err);
 	if (r == 0)
 		r = take_host_things(sb, err);
 	if (r == 0)
@@ -345,6 +362,8 @@ void nsbox_sandbox_free(struct nsbox_sandbox *sb)
 	while (sb->execs)
 		exec_free(sb, sb->execs);
 	events_free(sb);
+	for (int i = 0; i < EGRESS_LISTENERS; i++)
+		close_fd(&sb->listeners[i]);
 	close_fd(&sb->pidfd);
 	close_fd(&sb->timer);
 	close_fd(&sb->epoll);

@@ -13,6 +13,7 @@
 
 #include "nsbox/cgroup.h"
 #include "nsbox/control.h"
+#include "nsbox/egress_format.h"
 #include "nsbox/ids.h"
 #include "nsbox/plan_build.h"
 
@@ -73,6 +74,9 @@ struct nsbox_sandbox {
 	uint64_t deadline_us; /* of the set-up, 0 = none */
 	uint32_t enforced, not_enforced;
 	unsigned files_running; /* requests about files that init has not answered */
+
+	int listeners[EGRESS_LISTENERS]; /* of egress, until the owner takes them; else -1 */
+	unsigned listener_set;
 
 	uint32_t last_id; /* of an exec */
 	struct exec *execs;

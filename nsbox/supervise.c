@@ -170,16 +170,52 @@ static void files_done(struct nsbox_sandbox *sb, const struct ctl_report *rep)
 		sb->files_running--;
 }
 
+/* Sent once, before anything of the payload's runs, and only where the plan has egress. */
+static void take_listeners(struct nsbox_sandbox *sb, const struct ctl_report *rep, int *fds,
+			   unsigned n)
+{
+	unsigned at = 0, set = rep->bytes & ((1u << EGRESS_LISTENERS) - 1);
+
+	if (sb->ready_us || sb->listener_set || !sb->opt.egress ||
+	    (unsigned)__builtin_popcount(set) != n)
+		return;
+	for (int i = 0; i < EGRESS_LISTENERS; i++)
+		if (set & (1u << i))
+			sb->listeners[i] = take_fd(&fds[at++]);
+	sb->listener_set = set;
+	event_push(sb, NSBOX_EVENT_LISTENERS, 0);
+}
+
+unsigned nsbox_sandbox_listeners(struct nsbox_sandbox *sb, int ret[NSBOX_LISTENERS_MAX])
+{
+	unsigned set = sb->listener_set;
+
+	for (int i = 0; i < EGRESS_LISTENERS; i++)
+		ret[i] = take_fd(&sb->listeners[i]);
+	sb->listener_set = 0;
+	return set;
+}
+
+static void close_some(int *fds, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		close_fd(&fds[i]);
+}
+
 void supervise_control(struct nsbox_sandbox *sb)
 {
 	struct ctl_report rep;
-	int fd, pid;
+	int pid;
 
 	while (sb->control >= 0) {
-		int r = ctl_recv_report(sb->control, &rep, &fd, &pid);
 		struct exec *ex;
+		int fds[EGRESS_LISTENERS];
+		unsigned n = EGRESS_LISTENERS;
+		int r = ctl_recv_reports(sb->control, &rep, fds, &n, &pid);
 
-		close_fd(&fd); /* init sends none */
+		if (r == 0 && rep.kind == CTL_LISTENERS)
+			take_listeners(sb, &rep, fds, n);
+		close_some(fds, n); /* init sends no others */
 		if (r == -EAGAIN)
 			return;
 		if (r < 0) { /* the pidfd tells the rest */

@@ -20,6 +20,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/capability.h>
 #include <sys/mount.h>
@@ -27,6 +28,7 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 
+#include "nsbox/egress_format.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
 
@@ -60,6 +62,29 @@ static enum verdict try_landlock(const struct child *c)
 	return HOLE;
 }
 
+/* Has the operator opened the address, so that reaching it would be no hole? */
+static bool is_opened(const struct child *c, const struct sockaddr_in *to)
+{
+	struct egress_rules rules;
+	size_t size;
+	const void *data = blob_get(c->plan, SEC_EGRESS, 1, &size);
+
+	return size && (egress_check(data, size, &rules, NULL) < 0 ||
+			!egress_denied(&rules, 4, (const uint8_t *)&to->sin_addr, NULL));
+}
+
+/* With egress there is a route, and the packet filter answers: at once, but not in the call. */
+static int refused_soon(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	int r = EINPROGRESS;
+	socklen_t len = sizeof(r);
+
+	if (poll(&p, 1, 1000) != 1 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &r, &len) < 0)
+		return EINPROGRESS;
+	return r;
+}
+
 static enum verdict try_connect(const struct child *c)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9) };
@@ -69,7 +94,13 @@ static enum verdict try_connect(const struct child *c)
 	if (fd < 0)
 		return HELD;			/* the filter leaves no such sockets at all */
 	to.sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1, TEST-NET-1 */
+	if (is_opened(c, &to)) {
+		close(fd);
+		return NOT_TRIED;
+	}
 	r = connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 ? errno : 0;
+	if (r == EINPROGRESS)
+		r = refused_soon(fd);
 	close(fd);
 	return r == 0 || r == EINPROGRESS ? HOLE : HELD;
 }

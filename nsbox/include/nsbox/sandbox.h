@@ -128,6 +128,7 @@ struct nsbox_sandbox_options {
 	uint32_t execs;	 /* programs at once; 0: NSBOX_EXECS_DEFAULT, at most 64 */
 	bool track;	 /* nsbox_sandbox_upper() will be called */
 	int upper_from; /* begin with what NSBOX_UPPER_WHOLE of another gave, or 0 or -1; borrowed */
+	bool egress;	 /* the owner takes the listeners of a plan that grants egress */
 };
 
 /*
@@ -218,6 +219,7 @@ enum nsbox_event_kind {
 	NSBOX_EVENT_COLLECTED, /* error.code 0 or what went wrong */
 	NSBOX_EVENT_GONE,      /* the sandbox's init ended */
 	NSBOX_EVENT_FILES,     /* file request `id` is over: error.code 0 or what went wrong */
+	NSBOX_EVENT_LISTENERS, /* nsbox_sandbox_listeners() has them; before READY */
 };
 
 struct nsbox_event {
@@ -236,6 +238,17 @@ int nsbox_sandbox_fd(const struct nsbox_sandbox *sb);
  */
 int nsbox_sandbox_next(struct nsbox_sandbox *sb, int timeout_ms, struct nsbox_event *ret,
 		       struct nsbox_error *err);
+
+/*
+ * The listeners inside a sandbox whose plan grants egress, for nsbox-egress: from then on the
+ * caller's. ret[i] is that of bit i of the returned set, -1 where there is none; 0 before
+ * NSBOX_EVENT_LISTENERS, and once they were taken. Whoever keeps one open keeps programs waiting
+ * that nobody serves: close them once they were handed on.
+ */
+#define NSBOX_LISTENERS_MAX 6
+unsigned nsbox_sandbox_listeners(struct nsbox_sandbox *sb, int ret[NSBOX_LISTENERS_MAX]);
+
+
 /* Kill everything inside and wait for nothing: NSBOX_EVENT_GONE says when nothing is left. */
 void nsbox_sandbox_end(struct nsbox_sandbox *sb);
 /* Kill what is left, release ids and cgroups. NULL is fine. Waits for init to be gone (< 1 s), which
