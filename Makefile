@@ -54,6 +54,7 @@ LIBS_POLICY := $(shell $(PC) --libs libseccomp libnftnl json-c libcrypto 2>/dev/
 LIBS_HTTP   := $(shell $(PC) --libs libmicrohttpd 2>/dev/null)
 LIBS_SQLITE := $(shell $(PC) --libs sqlite3 2>/dev/null)
 LIBS_ARCHIVE := $(shell $(PC) --libs libarchive zlib 2>/dev/null)
+LIBS_CARES  := $(shell $(PC) --libs libcares 2>/dev/null)
 LIBS_CHECK  := $(shell $(PC) --libs check 2>/dev/null)
 
 # ---------------------------------------------------------------- what is built
@@ -71,11 +72,12 @@ UNPACK_SRC  := $(wildcard overlay/unpack/*.c)
 READER_SRC  := $(wildcard overlay/reader/*.c)
 SELFTEST_SRC := $(wildcard selftest/*.c)
 PROBE_SRC   := $(wildcard selftest/probe/*.c)
+EGRESS_SRC  := $(wildcard daemon/egress/*.c)
 
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_A  := $(B)/libnsbox.a
 LIB_SO := $(B)/libnsbox.so.$(SOVERSION)
-PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-probe nsbox-mutant
+PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-egress nsbox-probe nsbox-mutant
 
 all: $(LIB_A) $(LIB_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc ## build everything (default)
 
@@ -122,6 +124,8 @@ $(eval $(call program,nsbox-spawn,$(SPAWN_SRC) daemon/common/wire.c,$(LIBS_CORE)
 $(eval $(call program,nsbox-compile,$(COMPILE_SRC) daemon/common/wire.c,$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-unpack,$(UNPACK_SRC),$(LIBS_ARCHIVE) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
 $(eval $(call program,nsbox-import,$(READER_SRC) overlay/unpack/confine.c,$(LIBS_ARCHIVE) $(LIBS_POLICY) $(LIBS_CORE)))
+
+$(eval $(call program,nsbox-egress,$(EGRESS_SRC) daemon/common/egress_wire.c daemon/front/loop.c,$(LIBS_CARES) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
 
 # Mutation: the one program with a build of nsbox/ in which layers can be left out. See nsbox/weaken.h.
 MUTANT_SRC := $(wildcard selftest/mutant/*.c)
@@ -306,7 +310,7 @@ coverage-here: all tests
 # ---------------------------------------------------------------- lint
 
 LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC) $(READER_SRC) \
-		$(SELFTEST_SRC) $(PROBE_SRC) $(MUTANT_SRC)
+		$(EGRESS_SRC) $(SELFTEST_SRC) $(PROBE_SRC) $(MUTANT_SRC)
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)
 LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run maxkb/kits/* tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
@@ -368,7 +372,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 		$(D)$(INCLUDEDIR)/nsbox $(addprefix $(D)$(MANDIR)/man,1 3 5 8)
 	$(Q)$(INSTALL) -m 755 $(B)/nsbox $(D)$(BINDIR)/
 	$(Q)$(INSTALL) -m 755 $(B)/nsboxd $(D)$(SBINDIR)/
-	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-probe nsbox-mutant) $(D)$(LIBEXECDIR)/
+	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-egress nsbox-probe nsbox-mutant) $(D)$(LIBEXECDIR)/
 	$(Q)$(INSTALL) -m 644 $(LIB_A) $(B)/libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/libnsbox.so
 	$(Q)sed $(PC_SUBST) nsbox/libnsbox.pc.in >$(D)$(LIBDIR)/pkgconfig/libnsbox.pc
@@ -390,7 +394,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 
 uninstall: ## remove what install put there
 	$(Q)rm -f $(D)$(BINDIR)/nsbox $(D)$(SBINDIR)/nsboxd
-	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-probe nsbox-mutant)
+	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-egress nsbox-probe nsbox-mutant)
 	$(Q)rm -f $(addprefix $(D)$(LIBDIR)/,libnsbox.a libnsbox.so libnsbox.so.$(SOVERSION) pkgconfig/libnsbox.pc)
 	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
 	$(Q)rm -rf $(D)$(MAXKBDIR)
