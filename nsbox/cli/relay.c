@@ -212,6 +212,11 @@ static int on_event(struct relay *r, struct nsbox_result *ret, struct nsbox_erro
 			non_blocking(r->master);
 			copy_size(r);
 			break;
+		case NSBOX_EVENT_LISTENERS:
+			n = run_egress_listeners(r->egress, r->sb, err);
+			if (n < 0)
+				return n;
+			break;
 		case NSBOX_EVENT_EXITED:
 		case NSBOX_EVENT_FAILED: *ret = ev.result; return 1;
 		case NSBOX_EVENT_GONE:
@@ -301,12 +306,13 @@ static int loop(struct relay *r, int signals, struct nsbox_result *ret, struct n
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "relay the run's bytes");
 	set_pumps(r, pumps);
 	while (!done) {
-		struct pollfd p[POLLED + 2];
+		struct pollfd p[POLLED + 3];
 
 		want(r, pumps, p);
 		p[POLLED] = (struct pollfd){ nsbox_sandbox_fd(r->sb), POLLIN, 0 };
 		p[POLLED + 1] = (struct pollfd){ signals, POLLIN, 0 };
-		if (poll(p, POLLED + 2, -1) < 0) {
+		p[POLLED + 2] = (struct pollfd){ r->egress->sock, POLLIN, 0 };
+		if (poll(p, POLLED + 3, -1) < 0) {
 			if (errno == EINTR)
 				continue;
 			done = nsbox_fail(err, NSBOX_E_IO, errno, "wait for the sandbox");
@@ -315,6 +321,8 @@ static int loop(struct relay *r, int signals, struct nsbox_result *ret, struct n
 		move(r, pumps, p);
 		if (p[POLLED + 1].revents)
 			on_signal(r, signals);
+		if (p[POLLED + 2].revents)
+			run_egress_read(r->egress);
 		if (p[POLLED].revents)
 			done = on_event(r, ret, err);
 	}

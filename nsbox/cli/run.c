@@ -93,6 +93,31 @@ static int load_ceiling(const char *path, struct nsbox_ceiling *ret, struct nsbo
 	return r;
 }
 
+/* That of --ceiling, else the built-in one, and the operator's options on top. */
+static int make_ceiling(const struct run_options *o, struct nsbox_ceiling *ret,
+			struct nsbox_error *err)
+{
+	char host[65] = "";
+	int r = 0;
+
+	memset(ret, 0, sizeof(*ret));
+	if (o->ceiling)
+		r = load_ceiling(o->ceiling, ret, err);
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; r == 0 && i < o->opens; i++)
+		r = nsbox_ceiling_open(ret, o->egress_open[i], err);
+	if (r < 0)
+		nsbox_error_prefix(err, "--egress-allow-private");
+	if (r < 0 || !o->egress_banned)
+		return r;
+	gethostname(host, sizeof(host) - 1);
+	r = nsbox_ceiling_ban(ret, o->egress_banned, host, err);
+	if (r < 0)
+		nsbox_error_prefix(err, "--egress-ban");
+	return r;
+}
+
 static int make_policy(struct run *c, struct nsbox_error *err)
 {
 	struct nsbox_ceiling ceiling;
@@ -100,15 +125,14 @@ static int make_policy(struct run *c, struct nsbox_error *err)
 		.host = &c->host,
 		.python_function = c->opt->python,
 		.as_operator = true,
+		.ceiling = &ceiling,
 	};
 	int fd, r = nsbox_host_probe(&c->host, err);
 
 	if (r == 0)
+		r = make_ceiling(c->opt, &ceiling, err);
+	if (r == 0)
 		r = load_manifest(c, err);
-	if (r == 0 && c->opt->ceiling) {
-		r = load_ceiling(c->opt->ceiling, &ceiling, err);
-		ro.ceiling = &ceiling;
-	}
 	if (r < 0)
 		return r;
 	if (c->opt->skill) {
@@ -387,6 +411,7 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 	struct nsbox_sandbox_options so = {
 		.layers = nsbox_host_layers(&c->host),
 		.files_fd = c->files,
+		.egress = true,
 		.track = c->opt->changes || c->opt->commit || c->opt->save,
 		.upper_from = c->restore,
 	};
@@ -397,6 +422,8 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 	struct nsbox_io io;
 	int r = connect_stdio(c, t, err);
 
+	if (r == 0)
+		r = run_egress_start(&c->egress, c->plan, c->opt->egress_servers, err);
 	if (r == 0)
 		r = nsbox_sandbox_new(c->plan, c->root, &so, &c->sb, err);
 	if (r < 0)
@@ -409,6 +436,7 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make the environment");
 	ex.env = all;
 	c->relay.sb = c->sb;
+	c->relay.egress = &c->egress;
 	io = (struct nsbox_io){ t->in, t->out, t->err, c->request, t->result };
 	return nsbox_sandbox_exec(c->sb, &ex, &io, NULL, err);
 }
@@ -436,6 +464,7 @@ static int run_it(struct run *c, struct nsbox_error *err)
 	close_fd(&t.result);
 	if (r == 0)
 		r = relay_run(&c->relay, &c->result, err);
+	run_egress_finish(&c->egress);
 	return r;
 }
 
@@ -492,6 +521,9 @@ static void tell(const struct run *c)
 		fprintf(stderr, "nsbox: ended by the cpu time limit\n");
 	else if (r->cause == NSBOX_CAUSE_DISK)
 		fprintf(stderr, "nsbox: it failed, and left its disk full (resources.disk)\n");
+	if (c->egress.lost)
+		fprintf(stderr, "nsbox: nsbox-egress ended before the run, which had no network "
+				"from then on\n");
 	if (r->pids_limit_hits)
 		fprintf(stderr,
 			"nsbox: the limit of %u processes and threads was met (resources.pids)\n",
@@ -518,6 +550,7 @@ static int report(struct run *c, struct nsbox_error *err)
 		.outputs = c->outputs,
 		.changes = c->changes,
 		.note = c->note[0] ? c->note : NULL,
+		.egress = &c->egress,
 	};
 
 	if (c->opt->verbose)
@@ -539,6 +572,7 @@ void run_done(struct run *c)
 	nsbox_sandbox_free(c->sb);
 	if (c->result.cgroup_kind != NSBOX_CGROUP_NONE)
 		nsbox_sweep();
+	run_egress_done(&c->egress);
 	relay_done(&c->relay);
 	pycall_outcome_done(&c->outcome);
 	json_object_put(c->params);
@@ -563,6 +597,7 @@ void run_init(struct run *c, const struct run_options *opt)
 {
 	*c = (struct run){ .opt = opt, .files = -1, .request = -1, .restore = -1 };
 	c->relay = (struct relay){ .in = -1, .out = -1, .err = -1, .result = -1, .master = -1 };
+	run_egress_init(&c->egress);
 }
 
 int run_execute(struct run *c, struct nsbox_error *err)

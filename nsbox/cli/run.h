@@ -11,20 +11,24 @@
 #include <stdbool.h>
 
 #include "daemon/common/pycall.h"
+#include "nsbox/cli/egress.h"
 #include "nsbox/cli/inputs.h"
 
 struct json_object;
 
 #define RUN_LIST_MAX 256
+#define RUN_OPEN_MAX 32
 
 struct run_options {
 	const char *manifest, *skill, *entry, *image, *unpack, *output, *result, *cwd;
 	const char *commit, *save, *restore; /* run_upper.c */
 	const char *python, *function, *params, *ceiling;
+	const char *egress_servers, *egress_banned;
+	const char *egress_open[RUN_OPEN_MAX + 1];
 	const char *put[RUN_LIST_MAX + 1];
 	const char *collect[17];
 	const char *env[RUN_LIST_MAX + 1];
-	unsigned puts, collects, envs;
+	unsigned puts, collects, envs, opens;
 	struct cli_inputs inputs;
 	uint64_t timeout_ms;
 	int tty; /* -1: where stdin and stdout are terminals */
@@ -49,6 +53,7 @@ struct relay_buffer { /* what is kept of a stream, up to max */
 
 struct relay {
 	struct nsbox_sandbox *sb;
+	struct run_egress *egress;
 	/* our ends of pipes, -1 when closed */
 	int in, out, err, result;
 	/* where their bytes go: our own 0-2, or -1 and only kept */
@@ -96,6 +101,7 @@ struct run {
 	struct json_object *params;
 	struct nsbox_sandbox *sb;
 	struct relay relay;
+	struct run_egress egress;
 	struct nsbox_result result;
 	struct pycall_outcome outcome;
 	char note[512]; /* what may have gone wrong, "": nothing known */
@@ -140,6 +146,7 @@ struct report {
 	struct json_object *outputs;  /* borrowed, may be NULL */
 	struct json_object *changes;  /* borrowed, may be NULL */
 	const char *note;	      /* NULL: none */
+	const struct run_egress *egress;
 };
 
 int report_write(const struct report *rep, const char *path, struct nsbox_error *err);

@@ -30,6 +30,8 @@ SETTER(commit)
 SETTER(save)
 SETTER(restore)
 SETTER(ceiling)
+SETTER(egress_servers)
+SETTER(egress_banned)
 
 static int append(const char **list, unsigned *n, unsigned max, const char *v, const char *option)
 {
@@ -51,6 +53,13 @@ static int set_collect(void *ctx, const char *v)
 	struct run_options *o = ctx;
 
 	return append(o->collect, &o->collects, 16, v, "collect");
+}
+
+static int set_egress_open(void *ctx, const char *v)
+{
+	struct run_options *o = ctx;
+
+	return append(o->egress_open, &o->opens, RUN_OPEN_MAX, v, "egress-allow-private");
 }
 
 static int set_env(void *ctx, const char *v)
@@ -145,6 +154,13 @@ static const struct option_row rows[] = {
 	  "call a Python function of this file; its value is printed as JSON", set_python },
 	{ "function", 'f', "NAME", "which one (default: the last defined)", set_function },
 	{ "params", 'a', "JSON|@FILE", "its keyword arguments, a JSON object", set_params },
+	{ "egress-allow-private", 0, "NETWORK",
+	  "an address or network that the run may reach though it is private or special",
+	  set_egress_open },
+	{ "egress-ban", 0, "LIST", "addresses, networks and patterns of names never to be reached",
+	  set_egress_banned },
+	{ "egress-dns", 0, "ADDRESS[:PORT],...", "name servers (default: those of resolv.conf)",
+	  set_egress_servers },
 	{ "verbose", 'v', NULL, "print what was enforced", set_verbose },
 	{ NULL, 0, NULL, NULL, NULL },
 };
