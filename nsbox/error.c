@@ -217,7 +217,7 @@ static const char *const code_names[NSBOX_E_CODE_MAX] = {
 	[NSBOX_E_CANCELLED] = "cancelled",
 };
 
-/* clang-format off: one in a line */
+/* clang-format off */
 static const char *const stage_names[NSBOX_STAGE_MAX] = {
 	[NSBOX_STAGE_NONE] = "none",
 	[NSBOX_STAGE_PROBE] = "probe",
