@@ -173,7 +173,8 @@ static const struct question {
 
 	{ STANDARD, "connect 127.0.0.1:5432", "allowed" },
 	{ STANDARD, "connect [::1]:80", "allowed" },
-	{ STANDARD, "connect 192.0.2.1:80", "refused", "network", "ENETUNREACH", "/network", NULL, "author" },
+	{ STANDARD, "connect 8.8.8.8:80", "refused", "network", "ENETUNREACH", "/network", NULL, "author" },
+	{ STANDARD, "connect 192.0.2.1:80", "refused", "network", "ENETUNREACH" },
 	{ STANDARD, "connect db.example.com:5432", "refused", "network", "", "/network", NULL, "author" },
 
 	{ STANDARD, "syscall read", "allowed" },

@@ -248,7 +248,6 @@ int nsbox_sandbox_next(struct nsbox_sandbox *sb, int timeout_ms, struct nsbox_ev
 #define NSBOX_LISTENERS_MAX 6
 unsigned nsbox_sandbox_listeners(struct nsbox_sandbox *sb, int ret[NSBOX_LISTENERS_MAX]);
 
-
 /* Kill everything inside and wait for nothing: NSBOX_EVENT_GONE says when nothing is left. */
 void nsbox_sandbox_end(struct nsbox_sandbox *sb);
 /* Kill what is left, release ids and cgroups. NULL is fine. Waits for init to be gone (< 1 s), which
