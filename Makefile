@@ -120,7 +120,7 @@ $(B)/$(1): $$(call obj,$(2)) $$(LIB_A)
 endef
 $(eval $(call program,nsbox,$(CLI_SRC) $(SELFTEST_SRC) $(COMMON_SRC),$(LIBS_POLICY) $(LIBS_ARCHIVE) $(LIBS_CORE)))
 $(eval $(call program,nsboxd,$(FRONT_SRC) $(COMMON_SRC),$(LIBS_HTTP) $(LIBS_SQLITE) $(LIBS_POLICY) $(LIBS_CORE)))
-$(eval $(call program,nsbox-spawn,$(SPAWN_SRC) daemon/common/wire.c,$(LIBS_CORE)))
+$(eval $(call program,nsbox-spawn,$(SPAWN_SRC) daemon/common/wire.c daemon/common/egress_wire.c,$(LIBS_CORE)))
 $(eval $(call program,nsbox-compile,$(COMPILE_SRC) daemon/common/wire.c,$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-unpack,$(UNPACK_SRC),$(LIBS_ARCHIVE) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
 $(eval $(call program,nsbox-import,$(READER_SRC) overlay/unpack/confine.c,$(LIBS_ARCHIVE) $(LIBS_POLICY) $(LIBS_CORE)))
@@ -150,7 +150,7 @@ UNIT   := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test
 KERNEL := $(patsubst tests/kernel/%.c,$(B)/tests/kernel/%,$(wildcard tests/kernel/test_*.c))
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 
-$(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SUPPORT_SRC) $(COMMON_SRC)) $(LIB_A)
+$(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SUPPORT_SRC) $(COMMON_SRC) daemon/egress/dns.c) $(LIB_A)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_CHECK) $(LIBS_SQLITE) $(LIBS_POLICY) $(LIBS_CORE)
@@ -275,7 +275,7 @@ soak-files: ## 100000 requests about files that hostile code swaps meanwhile (ha
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 20
 
-$(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(call obj,$(COMMON_SRC)) $(LIB_A)
+$(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(call obj,$(COMMON_SRC) daemon/egress/dns.c) $(LIB_A)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS_POLICY) $(LIBS_CORE)

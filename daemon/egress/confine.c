@@ -59,15 +59,20 @@ static int load_filter(struct nsbox_error *err)
 	return r == 0 ? 0 : nsbox_fail(err, NSBOX_E_SETUP, -r, "install nsbox-egress's own filter");
 }
 
-/* The service's user where there is one. EPERM: a root that may not change its user. */
+/* A user of its own where there is one, else the service's. EPERM: a root that may not change its user. */
 static int become_nobody(struct nsbox_error *err)
 {
-	const struct passwd *pw = geteuid() == 0 ? getpwnam("nsbox") : NULL;
-	uid_t uid = pw && pw->pw_uid ? pw->pw_uid : NOBODY;
-	gid_t gid = pw && pw->pw_gid ? pw->pw_gid : NOBODY;
+	const struct passwd *pw;
+	uid_t uid;
+	gid_t gid;
 
 	if (geteuid() != 0)
 		return 0;
+	pw = getpwnam("nsbox-egress");
+	if (!pw)
+		pw = getpwnam("nsbox");
+	uid = pw && pw->pw_uid ? pw->pw_uid : NOBODY;
+	gid = pw && pw->pw_gid ? pw->pw_gid : NOBODY;
 	if ((setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 ||
 	     setresuid(uid, uid, uid) < 0) &&
 	    errno != EPERM && errno != EINVAL)

@@ -54,6 +54,14 @@ static void on_refill(void *ctx)
 	relay_refill(ctx);
 }
 
+static void refill_later(struct box *x)
+{
+	if (x->refill.armed)
+		return;
+	x->refill = (struct loop_timer){ .fn = on_refill, .ctx = x };
+	loop_timer_set(x->broker->loop, &x->refill, REFILL_US);
+}
+
 /* How many bytes may be read now; 0: later, the timer is set. */
 static size_t allowance(struct conn *c)
 {
@@ -68,10 +76,7 @@ static size_t allowance(struct conn *c)
 	x->refilled_us = now;
 	if (x->tokens > 0)
 		return (size_t)MIN(x->tokens, (int64_t)CHUNK);
-	if (!x->refill.armed) {
-		x->refill = (struct loop_timer){ .fn = on_refill, .ctx = x };
-		loop_timer_set(x->broker->loop, &x->refill, REFILL_US);
-	}
+	refill_later(x);
 	return 0;
 }
 
@@ -173,6 +178,8 @@ static int watch(struct conn *c, int i)
 
 	if (!s->eof && !c->flow[i].held && !throttled)
 		events |= EPOLLIN;
+	if (throttled)
+		refill_later(c->box);
 	if (c->flow[!i].held)
 		events |= EPOLLOUT;
 	if (events == s->events)

@@ -14,7 +14,7 @@
 #include "nsbox/util.h"
 
 #define TIMEOUT_MS 2000
-#define TRIES	   3
+#define TRIES	   2
 #define TTL_MIN	   1
 #define TTL_MAX	   300
 #define TTL_FAILED 1

@@ -48,10 +48,32 @@ int evidence_start(struct front *f, const struct job *j, struct nsbox_error *err
 	return audit_add(&f->audit, o, err);
 }
 
+/* A line for each decision of nsbox-egress about it: names, no content. */
+static int put_network(struct front *f, const struct job *j, struct nsbox_error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < j->network.n_kept; i++) {
+		struct json_object *o = audit_event(&f->audit, "network");
+
+		if (!o)
+			return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "write to the audit");
+		json_put_text(o, "job", j->id);
+		json_put(o, "decision", egress_event_json(&j->network.kept[i]));
+		r = audit_add(&f->audit, o, err);
+	}
+	return r;
+}
+
 int evidence_finish(struct front *f, const struct job *j, struct nsbox_error *err)
 {
-	struct json_object *o = audit_event(&f->audit, "finish");
+	struct json_object *o;
 	char hex[DIGEST_HEX] = "";
+	int r = put_network(f, j, err);
+
+	if (r < 0)
+		return r;
+	o = audit_event(&f->audit, "finish");
 
 	if (!o)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "write to the audit");

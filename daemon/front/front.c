@@ -176,6 +176,14 @@ static void on_event(void *ctx, struct wire_event *w)
 		close_fd(&w->event.fd);
 }
 
+static void on_network(void *ctx, const struct egress_event *e)
+{
+	struct job *j = find_number(ctx, e->sandbox);
+
+	if (j)
+		egress_log_take(&j->network, e);
+}
+
 /* ------------------------------------------------------------------ the end */
 
 static void on_last(void *ctx)
@@ -291,8 +299,8 @@ static void raise_files(void)
 	}
 }
 
-static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, const char *compile,
-		  struct nsbox_error *err)
+static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, int egress_fd,
+		  const char *compile, struct nsbox_error *err)
 {
 	const struct http_handlers handlers = { api_request, api_gone, on_token, on_refused, f };
 	const struct queue_limits none = { 0 };
@@ -302,6 +310,8 @@ static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, cons
 	if (r == 0)
 		r = link_new(f->loop, spawn_fd, on_event, on_lost, f, &f->services.host, &f->link,
 			     err);
+	if (r == 0)
+		r = network_new(f->loop, egress_fd, on_network, on_lost, f, &f->network, err);
 	if (r == 0)
 		r = compiler_new(f->loop, compile, &f->compiler, err);
 	if (r == 0)
@@ -314,6 +324,7 @@ static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, cons
 		return r;
 	f->services.loop = f->loop;
 	f->services.link = f->link;
+	f->services.network = f->network;
 	f->services.compiler = f->compiler;
 	f->services.finished = on_finished;
 	f->services.news = on_news;
@@ -344,6 +355,7 @@ static void tear_down(struct front *f)
 	journal_free(f->journal);
 	compiler_free(f->compiler);
 	link_free(f->link);
+	network_free(f->network);
 	loop_free(f->loop);
 	free(f->opt);
 	free(f->tokens);
@@ -371,7 +383,7 @@ static int harden(struct front *f, int spawn_fd, struct nsbox_error *err)
 	return 0;
 }
 
-int front_main(int listen_fd, int spawn_fd, int data_fd, int order_fd)
+int front_main(int listen_fd, int spawn_fd, int data_fd, int order_fd, int egress_fd)
 {
 	auto_free char *compile = NULL, *unpack = NULL;
 	struct front f = { .data_fd = data_fd, .order_fd = order_fd, .began_us = monotonic_us() };
@@ -392,7 +404,7 @@ int front_main(int listen_fd, int spawn_fd, int data_fd, int order_fd)
 		r = nsbox_fail(&err, NSBOX_E_NOMEM, ENOMEM, "set up the front");
 	f.services.unpacker = unpack;
 	if (r == 0)
-		r = set_up(&f, listen_fd, tcp, spawn_fd, compile, &err);
+		r = set_up(&f, listen_fd, tcp, spawn_fd, egress_fd, compile, &err);
 	if (r == 0)
 		r = watch_signals(&f, &signals, &sig, &err);
 	if (r == 0) {

@@ -40,6 +40,7 @@ struct front {
 	struct job_services services;
 	struct loop *loop;
 	struct link *link;
+	struct network *network;
 	struct compiler *compiler;
 	struct http *http;
 	struct queue *queue;
@@ -78,7 +79,7 @@ struct front {
 };
 
 /* Takes the descriptors. Returns the exit status of the process. */
-int front_main(int listen_fd, int spawn_fd, int data_fd, int order_fd);
+int front_main(int listen_fd, int spawn_fd, int data_fd, int order_fd, int egress_fd);
 
 /*
  * 0; -EAGAIN: the queue is full; -EDQUOT: the workspace's part of it is; -ENOSPC and others: the

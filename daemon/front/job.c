@@ -121,6 +121,7 @@ void job_unref(struct job *j)
 	free(j->body);
 	free(j->reply);
 	free(j->receipt);
+	egress_log_done(&j->network);
 	free(j);
 }
 
@@ -161,6 +162,8 @@ static void finish(struct job *j)
 {
 	if (j->phase == JOB_FINISHED)
 		return;
+	if (j->in_spawn && j->network.used)
+		network_settle(j->sv->network, j->number);
 	if (j->in_spawn && !j->session)
 		tell_spawn(j, WIRE_END, 0);
 	else if (j->in_spawn && j->session->state == SESSION_UP)
@@ -303,6 +306,8 @@ static int read_plan(struct job *j, int plan_fd, struct nsbox_error *err)
 		blob_unmap(&b);
 		return r;
 	}
+	blob_get(&b, SEC_EGRESS, 1, &n);
+	j->network.used = n > 0;
 	rule = blob_get(&b, SEC_OUTPUTS, sizeof(*rule), &n);
 	if (n > WIRE_OUTPUTS_MAX)
 		r = nsbox_fail(err, NSBOX_E_LIMIT, 0, "more than %d outputs", WIRE_OUTPUTS_MAX);

@@ -11,6 +11,7 @@
 #include "daemon/front/compiler.h"
 #include "daemon/front/feed.h"
 #include "daemon/front/link.h"
+#include "daemon/front/network.h"
 #include "daemon/front/outputs.h"
 #include "daemon/front/queue.h"
 #include "daemon/front/request.h"
@@ -27,6 +28,7 @@ struct json_object;
 struct job_services {
 	struct loop *loop;
 	struct link *link;
+	struct network *network;
 	struct compiler *compiler;
 	const char *unpacker;
 	struct nsbox_host host;
@@ -98,6 +100,7 @@ struct job {
 	struct capture out, err, result;
 	struct feed feed; /* of an interactive one */
 	struct outputs outputs;
+	struct egress_log network; /* used: the plan grants one */
 	struct wire_output *rules;
 	uint32_t n_rules;
 	struct loop_timer backstop;

@@ -49,7 +49,8 @@ int main(int argc, char **argv)
 	r = options_parse(argc, argv, opt, &args);
 	if (r == 0 && args.front) {
 		free(opt);
-		return front_main(FRONT_LISTEN_FD, FRONT_SPAWN_FD, FRONT_DATA_FD, FRONT_ORDER_FD);
+		return front_main(FRONT_LISTEN_FD, FRONT_SPAWN_FD, FRONT_DATA_FD, FRONT_ORDER_FD,
+				  FRONT_EGRESS_FD);
 	}
 	if (r < 0)
 		fprintf(stderr, "Try `nsboxd --help'.\n");

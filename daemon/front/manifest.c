@@ -37,7 +37,7 @@ static bool wishes_wall(const struct job_spec *s)
 
 static bool has_wishes(const struct job_spec *s)
 {
-	return wishes_wall(s) || s->cpu_milli || s->pids || s->memory_mb ||
+	return wishes_wall(s) || s->cpu_milli || s->pids || s->memory_mb || s->network ||
 	       (s->outputs && s->outputs[0]);
 }
 
@@ -98,7 +98,23 @@ static int join(struct json_object *m, const struct job_spec *s)
 	res = s->pids ? member(m, "resources", false) : NULL;
 	if (r == 0 && res)
 		r = json_object_object_add(res, "pids", json_object_new_int64(s->pids));
+	if (r == 0 && s->network)
+		r = json_object_object_add(m, "network", json_object_get(s->network));
 	return r == 0 ? add_outputs(m, s->outputs) : r;
+}
+
+/* Two that say what may be reached: only nothing at all goes with a manifest's own. */
+static int check_network(struct json_object *m, const struct job_spec *s, struct nsbox_error *err)
+{
+	struct json_object *mode;
+
+	if (!s->network || !json_object_object_get_ex(m, "network", NULL))
+		return 0;
+	json_object_object_get_ex(s->network, "mode", &mode);
+	if (strcmp(json_object_get_string(mode), "none") == 0)
+		return 0;
+	return nsbox_fail(err, NSBOX_E_INVALID, 0,
+			  "/network_policy: the manifest says itself what may be reached");
 }
 
 static int to_text(struct json_object *m, char **ret, size_t *ret_len, struct nsbox_error *err)
@@ -147,6 +163,8 @@ int manifest_for(const struct job_spec *spec, const char *skill_text, size_t ski
 		return 0;
 	if (r == 0 && !json_object_is_type(m, json_type_object))
 		r = nsbox_fail(err, NSBOX_E_MANIFEST, 0, "/: expected an object");
+	if (r == 0)
+		r = check_network(m, spec, err);
 	if (r == 0 && join(m, spec) < 0)
 		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "join the manifest");
 	if (r == 0)
@@ -175,6 +193,11 @@ static bool wishes_pids(const struct job_spec *s)
 	return s->pids;
 }
 
+static bool wishes_network(const struct job_spec *s)
+{
+	return s->network;
+}
+
 /* Which field of the request stands for one of the manifest, where the request has it. */
 static const struct {
 	const char *manifest, *request;
@@ -184,6 +207,7 @@ static const struct {
 	{ "/resources/memory: ", "/resources/memory_mb: ", wishes_memory },
 	{ "/resources/cpu: ", "/resources/cpu: ", wishes_cpu },
 	{ "/resources/pids: ", "/resources/pids: ", wishes_pids },
+	{ "/network/", "/network_policy/", wishes_network },
 };
 
 void manifest_locate(const struct job_spec *spec, struct nsbox_error *err)

@@ -36,6 +36,7 @@ static int take_text(char *place, size_t size, const char *text)
 TEXT(socket, socket_path, ANY_TEXT)
 TEXT(user, user, ANY_TEXT)
 TEXT(tcp, tcp, ANY_TEXT)
+TEXT(egress_dns, egress_dns, ANY_TEXT)
 TEXT(state_dir, state_dir, ABSOLUTE)
 TEXT(libexec, libexec, ABSOLUTE)
 TEXT(data_dir, data_dir, ABSOLUTE)
@@ -186,6 +187,7 @@ static const struct {
 	{ "data-dir",   "DIR",  on_data_dir,  "queue, results, audit (default: front in the state directory)" },
 	{ "state-dir",  "DIR",  on_state_dir, "where images are kept (default /var/lib/nsbox as root)" },
 	{ "libexec",    "DIR",  on_libexec,   "where nsbox-spawn and the workers are" },
+	{ "egress-dns", "ADDRESS[:PORT],...", on_egress_dns, "name servers for runs (default: of resolv.conf)" },
 	{ "foreground", NULL,   on_nothing,   "stay in the foreground (always so)" },
 	{ "help",       NULL,   on_help,      "show this" },
 	{ "version",    NULL,   on_version,   "show the version" },
@@ -293,8 +295,9 @@ static const struct {
 	size_t offset, size;
 	const char *name;
 } fixed[] = {
-	FIXED(socket_path, "socket"), FIXED(user, "user"),	  FIXED(state_dir, "stateDir"),
-	FIXED(libexec, "libexec"),    FIXED(data_dir, "dataDir"), FIXED(tcp, "tcp.listen"),
+	FIXED(socket_path, "socket"),	FIXED(user, "user"),	    FIXED(state_dir, "stateDir"),
+	FIXED(libexec, "libexec"),	FIXED(data_dir, "dataDir"), FIXED(tcp, "tcp.listen"),
+	FIXED(egress_dns, "egressDns"),
 };
 
 const char *options_fixed(const struct front_options *was, const struct front_options *is)

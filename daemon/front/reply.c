@@ -382,6 +382,10 @@ static int put_run(struct json_object *reply, const struct job *j)
 		r = put_end(reply, j);
 	if (r == 0)
 		r = job_put_held(reply, j);
+	if (r == 0 && j->network.used)
+		r = json_put(reply, "network", egress_log_json(&j->network, false));
+	if (r == 0)
+		r = json_put(reply, "denials", egress_log_denials(&j->network));
 	if (r == 0 && j->plan)
 		r = json_put_text(reply, "policy_sha256", j->plan->digest);
 	return r == 0 ? put_outputs(reply, j) : r;

@@ -109,38 +109,70 @@ static int take_resources(struct json_reader *r, struct json_object *v, const st
 	return json_read_object(r, v, resource_fields, ARRAY_SIZE(resource_fields), false, dst);
 }
 
-static int take_network_mode(struct json_reader *r, struct json_object *v,
-			     const struct json_field *f, void *dst)
-{
-	const char *s = json_string(r, v);
+/* ------------------------------------------------------------------ network_policy */
 
-	if (!s)
-		return -EINVAL;
-	if (strcmp(s, "none") != 0)
-		return json_fail(r,
-				 "this version runs without a network: only \"none\" can be had");
-	return 0;
-}
-
-static int take_no_hosts(struct json_reader *r, struct json_object *v, const struct json_field *f,
-			 void *dst)
-{
-	if (!json_object_is_type(v, json_type_array))
-		return json_fail(r, "expected an array, found %s", json_type_text(v));
-	if (json_object_array_length(v) > 0)
-		return json_fail(r, "no host can be allowed in mode \"none\"");
-	return 0;
-}
-
-static const struct json_field network_fields[] = {
-	{ "mode", take_network_mode, .required = true },
-	{ "allow", take_no_hosts },
+struct network_wish {
+	uint32_t mode;
+	char **allow;
 };
+
+static const char *const network_modes[] = { "none", "allowlist", "open", NULL };
+static const struct json_field network_fields[] = {
+	{ "mode", json_take_choice, offsetof(struct network_wish, mode), .choices = network_modes,
+	  .required = true },
+	{ "allow", json_take_strings, offsetof(struct network_wish, allow), .max = 64,
+	  .nullable = true },
+};
+
+/* "host", "host:443", "[2001:db8::1]:443" as an entry of a manifest's network.allow. */
+static struct json_object *allow_entry(const char *text)
+{
+	const char *colon = strrchr(text, ':'), *end = strchr(text, ']');
+	bool bracket = text[0] == '[' && end;
+	bool port = colon && (bracket ? end < colon : strchr(text, ':') == colon);
+	struct json_object *o = json_object_new_object(), *ports = json_object_new_array();
+	size_t len = bracket ? (size_t)(end - text) - 1
+		     : port  ? (size_t)(colon - text)
+			     : strlen(text);
+
+	json_object_object_add(o, "host", json_object_new_string_len(text + bracket, (int)len));
+	if (port) {
+		json_object_array_add(ports, json_object_new_int64(strtol(colon + 1, NULL, 10)));
+	} else {
+		json_object_array_add(ports, json_object_new_int(80));
+		json_object_array_add(ports, json_object_new_int(443));
+	}
+	json_object_object_add(o, "ports", ports);
+	json_object_object_add(o, "description", json_object_new_string("network_policy"));
+	return o;
+}
 
 static int take_network(struct json_reader *r, struct json_object *v, const struct json_field *f,
 			void *dst)
 {
-	return json_read_object(r, v, network_fields, ARRAY_SIZE(network_fields), false, dst);
+	struct job_spec *s = dst;
+	struct network_wish w = { 0 };
+	struct json_object *o, *allow;
+	int ret = json_read_object(r, v, network_fields, ARRAY_SIZE(network_fields), false, &w);
+
+	if (ret == 0 && w.mode == 0 && w.allow && *w.allow) {
+		json_enter(r, "allow");
+		ret = json_fail(r, "no host can be allowed in mode \"none\"");
+	}
+	if (ret == 0) {
+		o = json_object_new_object();
+		allow = json_object_new_array();
+		for (char *const *a = w.allow; a && *a; a++)
+			json_object_array_add(allow, allow_entry(*a));
+		json_object_object_add(o, "mode", json_object_new_string(network_modes[w.mode]));
+		if (w.mode)
+			json_object_object_add(o, "allow", allow);
+		else
+			json_object_put(allow);
+		s->network = o;
+	}
+	json_strings_free(w.allow);
+	return ret;
 }
 
 /* Names of images become part of paths: letters, digits and "._-" alone. */
@@ -691,6 +723,7 @@ void job_spec_free(struct job_spec *s)
 	json_strings_free(s->env);
 	json_strings_free(s->argv);
 	json_object_put(s->manifest);
+	json_object_put(s->network);
 	json_object_put(s->params);
 	json_object_put(s->config);
 	own_done(&s->own);

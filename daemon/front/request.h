@@ -38,6 +38,7 @@ struct job_spec {
 	uint32_t cpu_milli, pids;
 	uint64_t memory_mb;
 	struct json_object *manifest; /* NULL: none */
+	struct json_object *network;  /* network_policy, as a manifest writes it; NULL: none */
 	struct bytes stdin_data;
 	struct spec_file *files;
 	size_t n_files;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The supervisor: keeps front and nsbox-spawn running as a pair.
+ * The supervisor: keeps front, nsbox-spawn and nsbox-egress running together.
  *
  *	nsboxd (this)	listening socket, data directory, nothing else; the caller's ids
  *	 +- nsboxd	front: ids of the user `nsbox`, no capability; these two, pair's socket
- *	 `- nsbox-spawn	the caller's ids; pair's socket
+ *	 +- nsbox-spawn	the caller's ids; pair's socket, one to nsbox-egress
+ *	 `- nsbox-egress	as root another user; a socket of nsbox-spawn, one of the front
  *
- * If one of the two dies the other is ended and both are started anew, with a pause that grows as
- * long as they do not last. Both die with the supervisor (PR_SET_PDEATHSIG), however it ends. A
- * first pair that gives up by itself ends the supervisor: what keeps it from starting will not go
+ * If one of them dies the others are ended and all are started anew, with a pause that grows as
+ * long as they do not last. All die with the supervisor (PR_SET_PDEATHSIG), however it ends. A
+ * first set that gives up by itself ends the supervisor: what keeps it from starting will not go
  * away by trying again, and whoever started it should hear of it.
  *
  * The supervisor opens the operator's files and gives them to the front (orders.h); the one that it
@@ -109,7 +110,7 @@ static void become_user(const struct supervisor *s)
 /* Descriptors in[i] become 3 + i, all others above 2 go. */
 static void place_fds(const int *in, int n)
 {
-	int high[4];
+	int high[8];
 
 	for (int i = 0; i < n; i++)
 		high[i] = fcntl(in[i], F_DUPFD_CLOEXEC, 16);
@@ -144,22 +145,39 @@ static int start(struct supervisor *s, struct member *m, const char *path, char 
 	_exit(127);
 }
 
-static int start_front(struct supervisor *s, int sock, int orders, struct nsbox_error *err)
+static int start_front(struct supervisor *s, int sock, int orders, int reports,
+		       struct nsbox_error *err)
 {
-	const int fds[] = { s->listen_fd, sock, s->data_fd, orders };
+	const int fds[] = { s->listen_fd, sock, s->data_fd, orders, reports };
 	char *const argv[] = { s->args->argv[0], (char *)"--front", NULL };
 
 	return start(s, &s->front, s->self, argv, fds, ARRAY_SIZE(fds), true, err);
 }
 
-static int start_spawn(struct supervisor *s, int sock, struct nsbox_error *err)
+static int start_spawn(struct supervisor *s, int sock, int egress, struct nsbox_error *err)
 {
-	char *const plain[] = { (char *)"nsbox-spawn", NULL };
-	char *const with_state[] = { (char *)"nsbox-spawn", (char *)"--state-dir",
-				     s->opt->state_dir, NULL };
+	char *const argv[] = {
+		(char *)"nsbox-spawn", (char *)"--egress-fd",
+		(char *)"4",	       *s->opt->state_dir ? (char *)"--state-dir" : NULL,
+		s->opt->state_dir,     NULL
+	};
+	const int fds[] = { sock, egress };
 
-	return start(s, &s->spawn, s->spawn_path, *s->opt->state_dir ? with_state : plain, &sock, 1,
-		     false, err);
+	return start(s, &s->spawn, s->spawn_path, argv, fds, ARRAY_SIZE(fds), false, err);
+}
+
+/* It becomes another user by itself. */
+static int start_egress(struct supervisor *s, int control, int reports, struct nsbox_error *err)
+{
+	char *const argv[] = { (char *)"nsbox-egress",
+			       (char *)"--report-fd",
+			       (char *)"4",
+			       *s->opt->egress_dns ? (char *)"--servers" : NULL,
+			       s->opt->egress_dns,
+			       NULL };
+	const int fds[] = { control, reports };
+
+	return start(s, &s->egress, s->egress_path, argv, fds, ARRAY_SIZE(fds), false, err);
 }
 
 static int make_pair(int *a, int *b, struct nsbox_error *err)
@@ -176,14 +194,21 @@ static int make_pair(int *a, int *b, struct nsbox_error *err)
 static int start_pair(struct supervisor *s, struct nsbox_error *err)
 {
 	auto_close int a = -1, b = -1, ours = -1, theirs = -1;
+	auto_close int order = -1, obey = -1, hear = -1, tell = -1;
 	int r = make_pair(&a, &b, err);
 
 	if (r == 0)
 		r = make_pair(&ours, &theirs, err);
 	if (r == 0)
-		r = start_spawn(s, b, err);
+		r = make_pair(&order, &obey, err);
 	if (r == 0)
-		r = start_front(s, a, theirs, err);
+		r = make_pair(&hear, &tell, err);
+	if (r == 0)
+		r = start_egress(s, obey, tell, err);
+	if (r == 0)
+		r = start_spawn(s, b, order, err);
+	if (r == 0)
+		r = start_front(s, a, theirs, hear, err);
 	if (r < 0)
 		return r;
 	close_fd(&s->order_fd);
@@ -197,7 +222,7 @@ static int start_pair(struct supervisor *s, struct nsbox_error *err)
 
 static void reap(struct supervisor *s)
 {
-	struct member *all[] = { &s->front, &s->spawn };
+	struct member *all[] = { &s->front, &s->spawn, &s->egress };
 	pid_t pid;
 	int status;
 
@@ -235,7 +260,7 @@ static int sleep_ms(const struct supervisor *s, uint64_t end, uint64_t ping)
 	return at <= now ? 0 : (int)MIN((at - now + 999) / 1000, UINT64_C(3600000));
 }
 
-/* True: it is to end now. False: time is over, or (any_death) one of the pair is gone. */
+/* True: it is to end now. False: time is over, or (any_death) one of the three is gone. */
 static bool wait_for(struct supervisor *s, uint64_t ms, bool any_death)
 {
 	uint64_t end = ms ? monotonic_us() + ms * 1000 : UINT64_MAX, ping = 0;
@@ -244,7 +269,7 @@ static bool wait_for(struct supervisor *s, uint64_t ms, bool any_death)
 		struct pollfd fds[] = { { s->signal_fd, POLLIN, 0 }, { s->order_fd, POLLIN, 0 } };
 
 		reap(s);
-		if (any_death && (!s->front.pid || !s->spawn.pid))
+		if (any_death && (!s->front.pid || !s->spawn.pid || !s->egress.pid))
 			return s->drained || s->drain_end;
 		if (monotonic_us() >= end)
 			return false;
@@ -287,6 +312,7 @@ static void end_pair(struct supervisor *s)
 {
 	end_member(s, &s->front);
 	end_member(s, &s->spawn);
+	end_member(s, &s->egress);
 }
 
 static void describe(const struct member *m, char *buf, size_t size)
@@ -300,7 +326,7 @@ static void describe(const struct member *m, char *buf, size_t size)
 /* Did it end by itself, and soon? Asked before the rest of the pair is ended. */
 static bool gave_up(const struct supervisor *s, uint64_t lasted_us)
 {
-	const struct member *all[] = { &s->front, &s->spawn };
+	const struct member *all[] = { &s->front, &s->spawn, &s->egress };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (all[i]->pid == 0 && WIFSIGNALED(all[i]->status))
@@ -311,7 +337,7 @@ static bool gave_up(const struct supervisor *s, uint64_t lasted_us)
 static int run(struct supervisor *s, struct nsbox_error *err)
 {
 	uint64_t pause = PAUSE_MIN_MS;
-	char why[2][80];
+	char why[3][80];
 
 	for (bool first = true;; first = false) {
 		uint64_t began = monotonic_us();
@@ -327,12 +353,14 @@ static int run(struct supervisor *s, struct nsbox_error *err)
 			return 0;
 		describe(&s->spawn, why[0], sizeof(why[0]));
 		describe(&s->front, why[1], sizeof(why[1]));
+		describe(&s->egress, why[2], sizeof(why[2]));
 		if (first && by_itself && !s->ready_once)
 			return nsbox_fail(err, NSBOX_E_SETUP, 0,
-					  "the service did not start: %s, %s", why[0], why[1]);
+					  "the service did not start: %s, %s, %s", why[0], why[1],
+					  why[2]);
 		pause = monotonic_us() - began > SETTLED_US ? PAUSE_MIN_MS
 							    : MIN(pause * 2, PAUSE_MAX_MS);
-		fprintf(stderr, "<4>nsboxd: %s, %s; starting again\n", why[0], why[1]);
+		fprintf(stderr, "<4>nsboxd: %s, %s, %s; starting again\n", why[0], why[1], why[2]);
 		sd_notify_text("STATUS=starting again");
 		if (wait_for(s, pause, false))
 			return 0;
@@ -380,6 +408,7 @@ static void supervisor_done(struct supervisor *s)
 	close_fd(&s->order_fd);
 	close_fd(&s->signal_fd);
 	free(s->spawn_path);
+	free(s->egress_path);
 	for (size_t i = 0; s->env && s->env[i]; i++)
 		free(s->env[i]);
 	free(s->env);
@@ -404,7 +433,8 @@ int supervise(struct front_options *opt, const struct front_arguments *args,
 				.signal_fd = -1,
 				.watchdog_us = sd_watchdog_us(),
 				.front.name = "the front",
-				.spawn.name = "nsbox-spawn" };
+				.spawn.name = "nsbox-spawn",
+				.egress.name = "nsbox-egress" };
 	ssize_t n = readlink("/proc/self/exe", s.self, sizeof(s.self) - 1);
 	int r;
 
@@ -417,7 +447,8 @@ int supervise(struct front_options *opt, const struct front_arguments *args,
 	if (r == 0)
 		r = find_user(&s, err);
 	if (r == 0 && (make_environment(&s) < 0 ||
-		       asprintf(&s.spawn_path, "%s/nsbox-spawn", opt->libexec) < 0))
+		       asprintf(&s.spawn_path, "%s/nsbox-spawn", opt->libexec) < 0 ||
+		       asprintf(&s.egress_path, "%s/nsbox-egress", opt->libexec) < 0))
 		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "start the service");
 	if (r == 0)
 		r = open_sockets(&s, err);

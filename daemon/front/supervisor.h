@@ -9,6 +9,7 @@
 #define FRONT_SPAWN_FD	4
 #define FRONT_DATA_FD	5
 #define FRONT_ORDER_FD	6
+#define FRONT_EGRESS_FD 7
 
 /* Run the pair until told to end. Takes opt. */
 int supervise(struct front_options *opt, const struct front_arguments *args,

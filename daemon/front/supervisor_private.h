@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor's own: keeping the pair (supervisor.c), leading the front (supervisor_lead.c). */
+/* The supervisor's own: keeping the three (supervisor.c), leading the front (supervisor_lead.c). */
 #ifndef FRONT_SUPERVISOR_PRIVATE_H
 #define FRONT_SUPERVISOR_PRIVATE_H
 
@@ -15,7 +15,7 @@ struct supervisor {
 	struct front_options *opt, *next; /* in force; sent to the front, which has not said yes */
 	const struct front_arguments *args;
 	char self[4096];
-	char *spawn_path;
+	char *spawn_path, *egress_path;
 	char **env;
 	int listen_fd, tcp_fd, data_fd, order_fd, signal_fd;
 	bool own_socket; /* made here, not by the service manager */
@@ -23,7 +23,7 @@ struct supervisor {
 	const char *user;
 	uid_t uid;
 	gid_t gid;
-	struct member front, spawn;
+	struct member front, spawn, egress;
 	bool ready, ready_once, drained;
 	uint64_t drain_end; /* monotonic_us(); 0: nobody has asked for the end */
 	uint64_t watchdog_us;

@@ -114,6 +114,7 @@ static void box_free(struct spawn *s, struct box *b)
 {
 	if (b->watched)
 		epoll_ctl(s->epoll, EPOLL_CTL_DEL, nsbox_sandbox_fd(b->sb), NULL);
+	spawn_end_network(s, b);
 	nsbox_sandbox_free(b->sb);
 	nsbox_plan_close(b->plan);
 	nsbox_root_free(b->own_root);
@@ -135,7 +136,8 @@ static int make(struct spawn *s, struct box *b, const struct wire_request *q, co
 {
 	struct nsbox_sandbox_options opt = { .layers = s->layers,
 					     .files_fd = n > 1 ? fds[1] : -1,
-					     .execs = SPAWN_EXECS_MAX };
+					     .execs = SPAWN_EXECS_MAX,
+					     .egress = s->egress >= 0 };
 	int r = root_for(s, b, q->image, err);
 
 	if (r == 0)
@@ -314,6 +316,13 @@ int spawn_events(struct spawn *s, uint64_t id, struct nsbox_error *err)
 						   .error = why };
 		if (ev.kind == NSBOX_EVENT_NONE)
 			return 0;
+		if (ev.kind == NSBOX_EVENT_LISTENERS) {
+			if (spawn_give_listeners(s, b, &why) == 0)
+				continue;
+			ev = (struct nsbox_event){ .kind = NSBOX_EVENT_FAILED,
+						   .fd = -1,
+						   .error = why };
+		}
 		if (is_last(ev.kind) && b->watched) {
 			/* Nothing more comes; a hung-up descriptor would keep us awake. */
 			epoll_ctl(s->epoll, EPOLL_CTL_DEL, nsbox_sandbox_fd(b->sb), NULL);

@@ -11,6 +11,7 @@
  * malformed, every sandbox is taken down and the process exits; whoever started the pair starts
  * a new one. TERM and INT do the same. After SIGKILL the kernel ends the sandboxes.
  */
+#include <fcntl.h>
 #include <getopt.h>
 #include <nsbox/image.h>
 #include <signal.h>
@@ -176,13 +177,14 @@ static void try_state(const char *state_dir)
 		complain(&err);
 }
 
-static int run(int sock, const char *state_dir, struct nsbox_error *err)
+static int run(int sock, int egress, const char *state_dir, struct nsbox_error *err)
 {
 	static struct spawn s; /* too big for a stack */
 	auto_close int epoll = epoll_create1(EPOLL_CLOEXEC), sig = -1;
 	int r;
 
 	s.sock = sock;
+	s.egress = egress;
 	s.epoll = epoll;
 	s.state_dir = state_dir;
 	if (epoll < 0)
@@ -202,6 +204,7 @@ static int run(int sock, const char *state_dir, struct nsbox_error *err)
 
 static const struct option options[] = {
 	{ "fd", required_argument, NULL, 'f' },
+	{ "egress-fd", required_argument, NULL, 'e' },
 	{ "state-dir", required_argument, NULL, 's' },
 	{ "version", no_argument, NULL, 'V' },
 	{ 0 },
@@ -211,7 +214,7 @@ int main(int argc, char **argv)
 {
 	struct nsbox_error err = { 0 };
 	const char *state_dir = NULL;
-	uint64_t fd = 3;
+	uint64_t fd = 3, egress = 0;
 	int c, type = 0;
 	socklen_t len = sizeof(type);
 
@@ -221,8 +224,10 @@ int main(int argc, char **argv)
 		} else if (c == 'V') {
 			puts("nsbox-spawn " NSBOX_VERSION);
 			return 0;
-		} else if (c != 'f' || !parse_u64(optarg, &fd) || fd > 1024) {
-			fprintf(stderr, "usage: nsbox-spawn [--fd N] [--state-dir DIR]\n");
+		} else if (c == 'e' ? !parse_u64(optarg, &egress) || egress > 1024
+				    : c != 'f' || !parse_u64(optarg, &fd) || fd > 1024) {
+			fprintf(stderr, "usage: nsbox-spawn [--fd N] [--egress-fd N] "
+					"[--state-dir DIR]\n");
 			return 2;
 		}
 	}
@@ -233,8 +238,13 @@ int main(int argc, char **argv)
 			(int)fd);
 		return 2;
 	}
+	/* Never waited for: what it does not take at once fails. */
+	if (egress && fcntl((int)egress, F_SETFL, O_NONBLOCK) < 0) {
+		fprintf(stderr, "<3>nsbox-spawn: descriptor %d: %m\n", (int)egress);
+		return 2;
+	}
 	raise_open_files();
-	if (harden(&err) < 0 || run((int)fd, state_dir, &err) < 0) {
+	if (harden(&err) < 0 || run((int)fd, egress ? (int)egress : -1, state_dir, &err) < 0) {
 		complain(&err);
 		return 1;
 	}

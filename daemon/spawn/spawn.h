@@ -28,6 +28,7 @@ struct box {
 
 struct spawn {
 	int sock, epoll;
+	int egress; /* socket to nsbox-egress, -1: none */
 	struct nsbox_host host;
 	uint32_t layers;
 	const char *state_dir;	      /* NULL: the default */
@@ -41,5 +42,9 @@ int spawn_request(struct spawn *s, const struct wire_request *q, int *fds, unsig
 /* Something happened in sandbox `id`: report it. A negative value: the front is gone. */
 int spawn_events(struct spawn *s, uint64_t id, struct nsbox_error *err);
 void spawn_free_all(struct spawn *s);
+
+/* egress.c: hand a sandbox's listeners on; it will have no network any more. */
+int spawn_give_listeners(struct spawn *s, struct box *b, struct nsbox_error *err);
+void spawn_end_network(struct spawn *s, const struct box *b);
 
 #endif

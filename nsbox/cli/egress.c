@@ -81,7 +81,7 @@ int run_egress_start(struct run_egress *e, const struct nsbox_plan *plan, const 
 		become(theirs, parent, servers);
 	if (e->pid < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "start nsbox-egress");
-	e->used = true;
+	e->log.used = true;
 	close_fd(&theirs);
 	return wait_ready(e, err);
 }
@@ -100,36 +100,6 @@ int run_egress_listeners(struct run_egress *e, struct nsbox_sandbox *sb, struct 
 
 /* ------------------------------------------------------------------ what it tells */
 
-static bool same(const struct egress_event *a, const struct egress_event *b)
-{
-	return a->what == b->what && a->port == b->port && !strcmp(a->name, b->name) &&
-	       !strcmp(a->address, b->address) && !strcmp(a->why, b->why);
-}
-
-static void count_denial(struct run_egress *e, const struct egress_event *ev)
-{
-	for (size_t i = 0; i < e->n_denials; i++)
-		if (same(&e->denials[i].first, ev)) {
-			e->denials[i].times++;
-			return;
-		}
-	if (!e->denials)
-		e->denials = calloc(EGRESS_DENIALS, sizeof(*e->denials));
-	if (!e->denials || e->n_denials == EGRESS_DENIALS)
-		return;
-	e->denials[e->n_denials++] = (struct egress_denial_count){ *ev, 1 };
-}
-
-static void take(struct run_egress *e, const struct egress_event *ev)
-{
-	if (ev->verdict == EGRESS_REFUSED)
-		count_denial(e, ev);
-	if (!e->kept)
-		e->kept = calloc(EGRESS_KEPT, sizeof(*e->kept));
-	if (e->kept && e->n_kept < EGRESS_KEPT)
-		e->kept[e->n_kept++] = *ev;
-}
-
 /* True at the totals, or when there is nobody to wait for. */
 static bool read_some(struct run_egress *e)
 {
@@ -138,16 +108,13 @@ static bool read_some(struct run_egress *e)
 
 	fcntl(e->sock, F_SETFL, flags | O_NONBLOCK);
 	while ((r = egress_recv(e->sock, &ev, NULL)) == 1) {
-		if (ev.kind == EGRESS_DECISION)
-			take(e, &ev);
-		if (ev.kind == EGRESS_TOTALS) {
-			e->totals = ev.totals;
+		egress_log_take(&e->log, &ev);
+		if (ev.kind == EGRESS_TOTALS)
 			return true;
-		}
 	}
 	if (r == -EAGAIN)
 		return false;
-	e->lost = true;
+	e->log.lost = true;
 	close_fd(&e->sock);
 	return true;
 }
@@ -180,8 +147,5 @@ void run_egress_done(struct run_egress *e)
 	if (e->pid > 0)
 		waitpid(e->pid, NULL, 0);
 	e->pid = 0;
-	free(e->kept);
-	free(e->denials);
-	e->kept = NULL;
-	e->denials = NULL;
+	egress_log_done(&e->log);
 }

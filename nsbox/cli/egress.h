@@ -8,30 +8,14 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "daemon/common/egress_wire.h"
-
-struct json_object;
-
-/* What was refused, each thing once. */
-struct egress_denial_count {
-	struct egress_event first;
-	uint64_t times;
-};
-
-#define EGRESS_KEPT    1000 /* decisions that the report shows */
-#define EGRESS_DENIALS 256
+#include "daemon/common/egress_log.h"
 
 struct run_egress {
 	int sock; /* -1: none is needed, or it is gone */
 	pid_t pid;
-	bool used, lost; /* there was one; it went away under the run */
 	const void *rules;
 	size_t len;
-	struct egress_totals totals;
-	struct egress_event *kept;
-	size_t n_kept;
-	struct egress_denial_count *denials;
-	size_t n_denials;
+	struct egress_log log;
 };
 
 void run_egress_init(struct run_egress *e);
@@ -45,9 +29,5 @@ void run_egress_read(struct run_egress *e);
 /* The run is over: the rest of it, and the totals. */
 void run_egress_finish(struct run_egress *e);
 void run_egress_done(struct run_egress *e);
-
-/* For the report; NULL where there was none. */
-struct json_object *run_egress_json(const struct run_egress *e);
-struct json_object *run_egress_denials(const struct run_egress *e);
 
 #endif

@@ -156,8 +156,8 @@ static struct json_object *report_json(const struct report *rep)
 	add_grants(o, rep->policy);
 	add_layers(o, r);
 	json_object_object_add(o, "witness", witness_json(r));
-	json_object_object_add(o, "network", run_egress_json(rep->egress));
-	json_object_object_add(o, "denials", run_egress_denials(rep->egress));
+	json_object_object_add(o, "network", egress_log_json(rep->egress, true));
+	json_object_object_add(o, "denials", egress_log_denials(rep->egress));
 	if (rep->outputs)
 		json_object_object_add(o, "outputs", json_object_get(rep->outputs));
 	if (rep->changes)

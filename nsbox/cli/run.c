@@ -521,7 +521,7 @@ static void tell(const struct run *c)
 		fprintf(stderr, "nsbox: ended by the cpu time limit\n");
 	else if (r->cause == NSBOX_CAUSE_DISK)
 		fprintf(stderr, "nsbox: it failed, and left its disk full (resources.disk)\n");
-	if (c->egress.lost)
+	if (c->egress.log.lost)
 		fprintf(stderr, "nsbox: nsbox-egress ended before the run, which had no network "
 				"from then on\n");
 	if (r->pids_limit_hits)
@@ -550,7 +550,7 @@ static int report(struct run *c, struct nsbox_error *err)
 		.outputs = c->outputs,
 		.changes = c->changes,
 		.note = c->note[0] ? c->note : NULL,
-		.egress = &c->egress,
+		.egress = &c->egress.log,
 	};
 
 	if (c->opt->verbose)

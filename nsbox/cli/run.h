@@ -146,7 +146,7 @@ struct report {
 	struct json_object *outputs;  /* borrowed, may be NULL */
 	struct json_object *changes;  /* borrowed, may be NULL */
 	const char *note;	      /* NULL: none */
-	const struct run_egress *egress;
+	const struct egress_log *egress;
 };
 
 int report_write(const struct report *rep, const char *path, struct nsbox_error *err);

@@ -790,7 +790,7 @@ START_TEST(the_packet_filter_is_one_batch)
 		size -= NLMSG_ALIGN(h.nlmsg_len);
 	}
 	ck_assert_uint_eq(messages, 8); /* begin, table, three chains, two rules, end */
-	ck_assert_uint_eq(acks, 1); /* the last: failures are reported anyway */
+	ck_assert_uint_eq(acks, 1);	/* the last: failures are reported anyway */
 	run_done(&run);
 }
 END_TEST

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The front's end of the socket to nsbox-egress: what was decided for which job. */
+#ifndef FRONT_NETWORK_H
+#define FRONT_NETWORK_H
+
+#include "daemon/common/egress_log.h"
+#include "daemon/front/loop.h"
+
+struct network;
+
+typedef void network_event_fn(void *ctx, const struct egress_event *e);
+typedef void network_lost_fn(void *ctx, const struct nsbox_error *why);
+
+/* Takes the socket. NULL is fine for all that follow. */
+int network_new(struct loop *l, int sock, network_event_fn *on_event, network_lost_fn *on_lost,
+		void *ctx, struct network **ret, struct nsbox_error *err);
+void network_free(struct network *n);
+
+/* The run of this sandbox is over: end its network, and hear the rest, before anybody is told how it
+ * went. Waits a moment at most. */
+void network_settle(struct network *n, uint64_t sandbox);
+
+#endif

@@ -1,0 +1,122 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The network of the service's runs: granted and refused, told in results, receipts and the audit; and the end
+of nsbox-egress under it."""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+# pylint: disable=wrong-import-position
+from nsboxtest import leftovers, outside, service, tap
+
+outside.need("dnsmasq", "nginx", "curl")
+DNS = outside.dnsmasq("--address=/test/127.0.0.1")
+WEB = outside.nginx()
+
+GET = """
+def get(names, port):
+    import urllib.request
+    out = []
+    for name in names:
+        try:
+            out.append(urllib.request.urlopen("http://%s:%d/" % (name, port), timeout=10).read().decode())
+        except OSError as e:
+            out.append("refused")
+    return out
+"""
+
+
+def start(place, **ceiling):
+    path = os.path.join(place, "ceiling.json")
+    with open(path, "w", encoding="ascii") as f:
+        json.dump({"openNetworks": ["127.0.0.1"], **ceiling}, f)
+    return service.Daemon(options=["--ceiling", path, "--egress-dns", "127.0.0.1:%d" % DNS.port])
+
+
+def get(daemon, *names, policy=None, manifest=None):
+    body = {"code": GET, "params": {"names": names, "port": WEB.port}}
+    if policy:
+        body["network_policy"] = policy
+    if manifest:
+        body["manifest"] = manifest
+    return daemon.ask("POST", "/v1/execute/python-function", body)
+
+
+def allow(*hosts):
+    return {"mode": "allowlist", "allow": ["%s:%d" % (h, WEB.port) for h in hosts]}
+
+
+def egress_of(daemon):
+    for (pid, _), name in leftovers.descendants(daemon.pid).items():
+        if name == "nsbox-egress":
+            return pid
+    return None
+
+
+def test_requests(t):
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        with start(place, bannedHosts="banned\\..*") as daemon:
+            status, answer = get(daemon, "allowed.test", "other.test", policy=allow("allowed.test", "banned.test"))
+            t.equal((status, answer.get("data")), (200, ["hello", "refused"]), "network_policy grants a name, and no other")
+            t.equal([answer["network"]["connections"], answer["network"]["lookups_refused"] > 0], [1, True], "counts are in the result")
+            t.equal({d["name"] for d in answer["denials"]}, {"other.test"}, "and what was refused")
+            _, receipt = daemon.ask("GET", "/v1/receipts/" + answer["receipt_id"])
+            t.ok(any(d["name"] == "allowed.test" and d["verdict"] == "allowed" and d["bytes_in"] for d in receipt["network"]["decisions"]
+                     if d["what"] == "connection"), "the receipt has each decision", repr(receipt.get("network")))
+            with open(os.path.join(daemon.data, "audit.log"), encoding="utf-8") as f:
+                lines = [json.loads(line) for line in f]
+            told = [l for l in lines if json.dumps(l).find('"network"') >= 0 and json.dumps(l).find("allowed.test") >= 0]
+            t.ok(told, "and so has the audit", repr(lines[-3:]))
+            _, answer = get(daemon, "banned.test", policy=allow("allowed.test", "banned.test"))
+            t.equal(answer.get("data"), ["refused"], "the operator's ban holds")
+            _, answer = get(daemon, "allowed.test")
+            t.equal((answer.get("data"), answer["denials"], "network" in answer), (["refused"], [], False), "nothing is granted by default")
+            status, answer = get(daemon, "allowed.test", policy={"mode": "open"})
+            t.ok(status == 400 and "/network_policy/mode" in answer["msg"], "more than the ceiling is refused by name", repr(answer))
+            manifest = {"manifestVersion": 1, "network": {"mode": "allowlist", "allow": [
+                {"host": "allowed.test", "ports": [WEB.port], "description": "test"}]}}
+            _, answer = get(daemon, "allowed.test", manifest=manifest)
+            t.equal(answer.get("data"), ["hello"], "a manifest grants it as well")
+            status, answer = get(daemon, "allowed.test", manifest=manifest, policy=allow("other.test"))
+            t.ok(status == 400 and "/network_policy" in answer["msg"], "both at once are refused", repr(answer))
+            _, answer = get(daemon, "allowed.test", manifest=manifest, policy={"mode": "none"})
+            t.equal(answer.get("data"), ["refused"], "but none takes it away")
+
+
+def test_many_at_once(t):
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        with start(place) as daemon:
+            got = []
+            threads = [threading.Thread(target=lambda n=n: got.append((n, get(daemon, n, policy=allow(n))[1].get("data"))))
+                       for n in ("n%d.test" % i for i in range(12))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            t.equal(sorted({tuple(v or ()) for _, v in got}), [("hello",)], "runs at the same time, each with its own name")
+
+
+def test_its_end(t):
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        with start(place) as daemon:
+            first = egress_of(daemon)
+            t.ok(first, "one nsbox-egress for the service")
+            os.kill(first, signal.SIGKILL)
+            again = tap.wait_until(lambda: egress_of(daemon) not in (None, first) and daemon.ready(), 20)
+            t.ok(again, "when it dies all three start anew", daemon.log())
+            _, answer = get(daemon, "allowed.test", policy=allow("allowed.test"))
+            t.equal(answer.get("data"), ["hello"], "and runs have their network again")
+            time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run([f for name, f in sorted(globals().items()) if name.startswith("test_")]))

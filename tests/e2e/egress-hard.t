@@ -1,0 +1,363 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Egress where somebody works against it: names that change, answers that lie, servers that stall, floods
+of connections, and the end of nsbox-egress itself."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+# pylint: disable=wrong-import-position
+from nsboxtest import cli, outside, tap
+
+outside.need("nginx", "curl", "redis-server", "redis-cli", "git")
+WEB = outside.nginx()
+CHANGES = {"count": 0}
+
+
+def changing(name, kind, tcp):
+    """The first answer is the web server's address, all later ones are the host's own loopback."""
+    if kind == outside.A:
+        CHANGES["count"] += 1
+    return (0, [outside.record(name, outside.A, outside.address_data(
+        "127.0.0.1" if CHANGES["count"] <= 1 else "127.9.9.9"), ttl=1)] if kind == outside.A else [], False)
+
+
+def cut(name, kind, tcp):
+    if not tcp:
+        return 0, [], True
+    return 0, [outside.record(name, outside.A, outside.address_data("127.0.0.1"))] if kind == outside.A else [], False
+
+
+def huge(name, kind, tcp):
+    """Many addresses, the right one first; by UDP it does not fit."""
+    if not tcp:
+        return 0, [], True
+    return 0, [outside.record(name, outside.A, outside.address_data(a)) for a in
+               ["127.0.0.1"] + ["127.0.0.%d" % i for i in range(2, 200)]] if kind == outside.A else [], False
+
+
+def silent(name, kind, tcp):
+    return None
+
+
+NAMES = outside.Script(outside.zone({
+    "allowed.test": ["127.0.0.1"], "a.wild.test": ["127.0.0.1"], "a.b.wild.test": ["127.0.0.1"],
+    "wild.test": ["127.0.0.1"], "evilwild.test": ["127.0.0.1"], "wild.test.other.test": ["127.0.0.1"],
+    "xn--bcher-kva.test": ["127.0.0.1"], "changing.test": changing, "cut.test": cut, "huge.test": huge,
+    "silent.test": silent, "alias.test": "allowed.test", "inward.test": "private.test", "private.test": ["10.9.9.9"],
+    "mapped.test": ["::ffff:10.9.9.9"], "nat64.test": ["64:ff9b::a09:909"], "sixtofour.test": ["2002:a09:909::1"],
+    "metadata.test": ["169.254.169.254"], "zero.test": ["0.0.0.0"], "any.test": ["::"], "both.test": ["10.9.9.9", "127.0.0.1"],
+    "dead.test": ["127.0.0.1"], "closed.test": ["127.0.0.2"], "six.test": ["::1"],
+}))
+
+MEET = r"""
+import errno, socket, sys, time
+for where in sys.argv[1:]:
+    host, _, port = where.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), 10) as s:
+            s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            data = b"".join(iter(lambda: s.recv(65536), b""))
+            what = data.rpartition(b"\r\n\r\n")[2].decode() or "nothing"
+    except socket.gaierror as e:
+        what = "no name"
+    except (OSError, UnicodeError) as e:
+        what = errno.errorcode.get(getattr(e, "errno", 0), type(e).__name__)
+    print(where, what, flush=True)
+"""
+
+
+def allow(*hosts, ports=None, **more):
+    return {"network": {"mode": "allowlist", **more,
+                        "allow": [{"host": h, "ports": ports or [WEB.port], "description": "test"} for h in hosts]}}
+
+
+def options(*more, opened=("127.0.0.1",), dns=NAMES):
+    out = ["--egress-dns", "%s:%d" % (dns.address, dns.port), *more]
+    for net in opened:
+        out += ["--egress-allow-private", net]
+    return out
+
+
+def run(code, *argv, manifest, opts=None, **more):
+    return cli.run("python3", "-c", code, *argv, manifest=manifest, options=options() if opts is None else opts, **more)
+
+
+def meet(manifest, *where, opts=None):
+    done = run(MEET, *[w if ":" in w else "%s:%d" % (w, WEB.port) for w in where], manifest=manifest, opts=opts)
+    return [line.partition(" ")[2] for line in done.out.splitlines()] or [repr(done)], done
+
+
+def test_wildcards_and_spelling(t):
+    names = ["a.wild.test", "a.b.wild.test", "A.WILD.Test", "a.wild.test.", "wild.test", "evilwild.test", "wild.test.other.test"]
+    got, _ = meet(allow("*.wild.test"), *names)
+    t.equal(got, ["hello"] * 4 + ["no name"] * 3, "what a wildcard covers, in any case, with a dot at the end")
+    got, _ = meet(allow("xn--bcher-kva.test"), "b\u00fccher.test", "xn--bcher-kva.test", "b\u00fcche.test")
+    t.equal(got, ["hello", "hello", "no name"], "an international name in its ASCII form")
+
+
+def test_private_addresses(t):
+    names = ["private.test", "mapped.test", "nat64.test", "sixtofour.test", "metadata.test", "zero.test", "any.test",
+             "inward.test"]
+    for manifest, word in ((allow(*names), "granted by name"), ({"network": {"mode": "open"}}, "mode open")):
+        got, done = meet(manifest, *names)
+        t.equal(got, ["no name"] * len(names), word + ": a name at a private address, in every spelling, is refused")
+        t.ok(len({d["name"] for d in done.report["denials"]}) == len(names), "and each is told", repr(done.report["denials"]))
+    got, _ = meet(allow("both.test"), "both.test")
+    t.equal(got, ["hello"], "one good address is enough, and only that is used")
+    literal = ["10.9.9.9:80", "169.254.169.254:80", "127.0.0.1:%d" % WEB.port, "0.0.0.0:80", "[::1]:80", "[::ffff:10.9.9.9]:80",
+               "[64:ff9b::a09:909]:80", "[2002:a09:909::1]:80", "[fd00:ec2::254]:80"]
+    got, _ = meet({"network": {"mode": "open"}}, *literal, opts=options(opened=()))
+    t.ok(set(got) <= {"ECONNREFUSED", "ENETUNREACH"}, "addresses themselves, in mode open", repr(got))
+
+
+def test_a_name_that_changes(t):
+    code = MEET + "\nif sys.argv[1] != 'x':\n    time.sleep(2.2)\n    sys.argv[1:] = ['x'] + sys.argv[1:]\n"
+    again = code + "    exec(open('/proc/self/cmdline').read().split(chr(0))[2].split('if sys.argv[1] !=')[0].replace('sys.argv[1:]', 'sys.argv[2:]'))"
+    got = run(again, "changing.test:%d" % WEB.port, manifest=allow("changing.test"))
+    lines = [line.partition(" ")[2] for line in got.out.splitlines()]
+    t.ok(lines[:1] == ["hello"] and lines[1:] in (["no name"], ["ECONNRESET"]), "a name that turns to the host's loopback leads nowhere",
+         repr(got))
+
+
+def test_answers(t):
+    got, _ = meet(allow("cut.test", "huge.test", "alias.test"), "cut.test", "huge.test", "alias.test", opts=options(opened=("127.0.0.0/8",)))
+    t.equal(got, ["hello"] * 3, "answers that are cut, huge, or a chain of names")
+    began = time.monotonic()
+    got, done = meet(allow("silent.test"), "silent.test")
+    t.equal(got, ["no name"], "a name server that says nothing is an error")
+    t.ok(time.monotonic() - began < 40, "which comes")
+    asked = len(NAMES.asked)
+    got, _ = meet(allow("allowed.test"), "secret-data.canary.test", "x.allowed.test")
+    t.equal((got, [q for q in NAMES.asked[asked:] if "canary" in q[0] or q[0].startswith("x.")]), (["no name"] * 2, []),
+            "no question about a name that is not granted goes outside")
+
+
+def test_dns_by_tcp_and_other_types(t):
+    code = """
+import socket, struct
+def ask(name, kind, tcp, server=("8.8.8.8", 53)):
+    q = struct.pack(">HHHHHH", 7, 0x100, 1, 0, 0, 0) + b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + bytes(1) + struct.pack(">HH", kind, 1)
+    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM if tcp else socket.SOCK_DGRAM); s.settimeout(5); s.connect(server)
+    s.sendall((len(q).to_bytes(2, "big") if tcp else b"") + q)
+    a = s.recv(4096)
+    return a[2:] if tcp else a
+for tcp in (False, True):
+    for name, kind in (("allowed.test", 1), ("allowed.test", 28), ("allowed.test", 16), ("other.test", 1)):
+        a = ask(name, kind, tcp)
+        print(a[3] & 15, int.from_bytes(a[6:8], "big"))
+"""
+    got = run(code, manifest=allow("allowed.test")).out.split("\n")[:-1]
+    t.equal(got, ["0 1", "0 1", "0 0", "3 0"] * 2, "by UDP and TCP, to whatever name server: addresses of granted names alone")
+
+
+def test_servers_that_misbehave(t):
+    def stall(c):
+        c.recv(100)
+        time.sleep(1)
+        c.sendall(b"HTTP/1.0 200 OK\r\n\r\nlate")
+
+    def cut_off(c):
+        c.recv(100)
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    def half(c): # answers only once the other side has ended what it says
+        data = b"".join(iter(lambda: c.recv(65536), b""))
+        c.sendall(b"HTTP/1.0 200 OK\r\n\r\n%d" % len(data))
+
+    slow, reset, halves = (outside.Listener(f) for f in (stall, cut_off, half))
+    ports = [slow.port, reset.port, halves.port, 1]
+    got, done = meet(allow("allowed.test", ports=ports), "allowed.test:%d" % slow.port, "allowed.test:%d" % reset.port,
+                     "allowed.test:1")
+    t.equal(got, ["late", "ECONNRESET", "ECONNRESET"], "a slow server, one that resets, and none at all")
+    t.ok(any(d["verdict"] == "failed" and d.get("error") == "ECONNREFUSED" for d in done.report["network"]["decisions"]),
+         "the report has the far refusal's own error", repr(done.report["network"]))
+    code = ("import socket,sys\ns = socket.create_connection(('allowed.test', %d), 10)\ns.sendall(b'x' * 300000)\n"
+            "s.shutdown(socket.SHUT_WR)\nprint(b''.join(iter(lambda: s.recv(65536), b'')).rpartition(b'\\r\\n\\r\\n')[2].decode())" % halves.port)
+    t.equal(run(code, manifest=allow("allowed.test", ports=ports)).out, "300000\n", "one direction ends before the other")
+
+
+def test_ipv6(t):
+    web6 = outside.nginx(address="127.0.0.1", more="listen [::1]:%d;" % (WEB.port + 1)) if socket.has_ipv6 else None
+    got, _ = meet(allow("six.test", ports=[WEB.port + 1]), "six.test:%d" % (WEB.port + 1), opts=options(opened=("::1",)))
+    t.equal(got, ["hello"], "a name that has IPv6 alone")
+    web6.stop()
+    code = ("import socket\nfor f in (socket.AF_INET, socket.AF_INET6):\n    a = socket.getaddrinfo('allowed.test', %d, f, socket.SOCK_STREAM)[0][4]\n"
+            "    s = socket.socket(f); s.connect(a); s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); print(s.getpeername() == a or s.getpeername()[:2] == a[:2], b'hello' in s.recv(4096))" % WEB.port)
+    t.equal(run(code, manifest=allow("allowed.test")).out, "True True\n" * 2, "by either family inside; getpeername agrees")
+
+
+def test_many_connections(t):
+    def echo(c):
+        while True:
+            data = c.recv(100)
+            if not data:
+                return
+            c.sendall(data)
+
+    server = outside.Listener(echo)
+    code = """
+import socket, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
+at = socket.getaddrinfo("allowed.test", %d, socket.AF_INET)[0][4]
+all, good = [], 0
+for i in range(1000):
+    s = socket.socket(); s.settimeout(20); s.connect(at); all.append(s)
+for i, s in enumerate(all): s.sendall(b"%%04d" %% i)
+for i, s in enumerate(all): good += s.recv(4) == b"%%04d" %% i
+print(good)
+""" % server.port
+    manifest = {**allow("allowed.test", ports=[server.port]), "resources": {"openFiles": 1100}}
+    done = run(code, manifest=manifest, timeout=200)
+    t.equal(done.out, "1000\n", "1000 connections at once")
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        json.dump({"connections": 10, "network": "open"}, f)
+        f.flush()
+        done = run(code.replace("1000", "12"), manifest=manifest, opts=options("--ceiling", f.name))
+    t.ok("ConnectionReset" in done.err and any("limit" in d["why"] for d in done.report["denials"]),
+         "more than the operator allows are reset, and told", repr(done))
+
+
+def test_one_gibibyte(t):
+    total = 1 << 30
+
+    def pour(c):
+        block, left = bytes(1 << 20), total
+        while left:
+            c.sendall(block)
+            left -= len(block)
+
+    server = outside.Listener(pour)
+    code = ("import socket\ns = socket.create_connection(('allowed.test', %d), 30)\nn, b = 0, bytearray(1 << 20)\n"
+            "while True:\n    k = s.recv_into(b)\n    if not k: break\n    n += k\nprint(n)" % server.port)
+    done = run(code, manifest=allow("allowed.test", ports=[server.port]), timeout=200)
+    t.equal((done.out, done.report["network"]["bytes_in"]), ("%d\n" % total, total), "1 GiB, counted")
+
+
+def test_limits_of_bytes(t):
+    server = outside.Listener(lambda c: c.sendall(bytes(1 << 22)))
+    code = ("import socket,time\nt=time.monotonic()\ns = socket.create_connection(('allowed.test', %d), 30)\nn = 0\ntry:\n"
+            "    while True:\n        k = len(s.recv(1 << 16))\n        if not k: break\n        n += k\nexcept ConnectionResetError: n = -n\n"
+            "print(n, time.monotonic() - t)" % server.port)
+    for ceiling, judge, name in (({"transfer": "1Mi"}, lambda n, s: -(1 << 22) < n < 0, "the limit of bytes ends it"),
+                                 ({"transferRate": "2Mi"}, lambda n, s: n == 1 << 22 and s > 0.8, "the limit of the rate slows it"),
+                                 ({}, lambda n, s: n == 1 << 22, "without either it passes")):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+            json.dump(ceiling, f)
+            f.flush()
+            done = run(code, manifest=allow("allowed.test", ports=[server.port]), opts=options("--ceiling", f.name))
+        n, seconds = (float(x) for x in (done.out.split() or ["0", "0"]))
+        t.ok(judge(n, seconds), name, repr(done))
+
+
+def children_of(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid), encoding="ascii") as f:
+        return [int(x) for x in f.read().split()]
+
+
+def test_its_death(t):
+    def trickle(c):
+        while True:
+            c.sendall(b"x")
+            time.sleep(0.05)
+
+    server = outside.Listener(trickle)
+    code = """
+import socket, sys
+s = socket.create_connection(("allowed.test", %d), 10)
+s.recv(1); print("going", flush=True)
+try:
+    while s.recv(100): pass
+    print("end")
+except OSError as e: print(type(e).__name__)
+for what in (lambda: socket.create_connection((at, 80), 5), lambda: socket.getaddrinfo("allowed.test", 1)):
+    at = "198.18.1.0"
+    try: print(what())
+    except OSError as e: print(type(e).__name__)
+""" % server.port
+    with tempfile.TemporaryDirectory() as place:
+        manifest, report = os.path.join(place, "m"), os.path.join(place, "r")
+        with open(manifest, "w", encoding="ascii") as f:
+            json.dump({"manifestVersion": 1, **allow("allowed.test", ports=[server.port, 80])}, f)
+        nsbox = subprocess.Popen(cli.command("python3", "-c", code, options=["-m", manifest, "--result", report, "--no-tty", *options()]),
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        first = nsbox.stdout.readline()
+        for pid in children_of(nsbox.pid):
+            with open("/proc/%d/comm" % pid, encoding="ascii") as f:
+                if f.read().strip() == "nsbox-egress":
+                    os.kill(pid, signal.SIGKILL)
+        began = time.monotonic()
+        out, err = nsbox.communicate(timeout=60)
+        with open(report, encoding="utf-8") as f:
+            network = json.load(f)["network"]
+    t.equal((first, out.split()[1:]), ("going\n", ["ConnectionRefusedError", "gaierror"]), "without it, calls are refused")
+    t.ok(out.split()[0] in ("end", "ConnectionResetError"), "what was open has ended", out)
+    t.ok(time.monotonic() - began < 15 and "nsbox-egress ended" in err and network["lost"], "soon, and it is told", err)
+
+
+def test_bans(t):
+    for bans, want, name in ((".*\\.wild\\.test", ["no name", "hello"], "a pattern"), ("127.0.0.0/8", ["no name", "no name"], "a network"),
+                             ("allowed.test,A.wild.TEST", ["no name", "no name"], "names, in any case"),
+                             (socket.gethostname() + ",wild.test,::/0", ["hello", "hello"], "what it does not cover, with the own name left out")):
+        got, _ = meet(allow("a.wild.test", "allowed.test"), "a.wild.test", "allowed.test", opts=options("--egress-ban", bans))
+        t.equal(got, want, "a ban: " + name)
+    done = run("pass", manifest=allow("allowed.test"), opts=options("--egress-ban", "10.0.0.1/8"))
+    t.ok(done.status == 125 and "bits beyond" in done.err, "a ban that would ban nothing is an error", repr(done))
+
+
+def test_addresses_and_networks(t):
+    manifest = {"network": {"mode": "allowlist", "allow": [{"host": "127.0.0.0/30", "ports": [WEB.port], "description": "d"}]}}
+    # The inside's own loopback is the run's; an address of the host's that is not 127/8 is needed to be reached by address.
+    mine = [line.split()[3].split("/")[0] for line in subprocess.run(["ip", "-o", "-4", "addr", "show", "scope", "global"],
+            capture_output=True, text=True, check=False).stdout.splitlines()]
+    if mine:
+        server = outside.Listener(lambda c: (c.recv(100), c.sendall(b"\r\n\r\nhello")), address=mine[0])
+        net = mine[0] + "/32"
+        manifest["network"]["allow"] = [{"host": net, "ports": [server.port], "description": "d"}]
+        where = "%s:%d" % (mine[0], server.port)
+        got, _ = meet(manifest, where, "%s:%d" % (mine[0], server.port - 1), opts=options(opened=(mine[0],)))
+        t.equal(got, ["hello", "ECONNREFUSED"], "a network that is granted at a port")
+        got, _ = meet(manifest, where, opts=options(opened=()))
+        t.equal(got, ["ECONNREFUSED"], "and refused by the kernel where the operator has not opened it")
+    else:
+        t.ok(True, "no address to be reached by: the kernel half is in tests/kernel")
+
+
+def test_programs(t):
+    port = outside.free_port()
+    redis = outside.Server(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", "/tmp"], port)
+    manifest = allow("allowed.test", ports=[WEB.port, port])
+    done = cli.run("redis-cli", "-h", "allowed.test", "-p", str(port), "ping", manifest=manifest, options=options())
+    t.equal(done.out, "PONG\n", "a raw client of Redis")
+    redis.stop()
+    url = "http://allowed.test:%d/" % WEB.port
+    done = run("import requests; print(requests.get(%r, timeout=10).text)" % url, manifest=manifest)
+    t.equal(done.out, "hello\n", "requests")
+    done = run("import asyncio\nasync def one():\n    r, w = await asyncio.open_connection('allowed.test', %d)\n    w.write(b'GET / HTTP/1.0\\r\\n\\r\\n')\n"
+               "    return b'hello' in await r.read()\nasync def all(): return await asyncio.gather(*[one() for _ in range(50)])\nprint(sum(asyncio.run(all())))" % WEB.port,
+               manifest=manifest)
+    t.equal(done.out, "50\n", "asyncio, 50 at once")
+    repo = os.path.join(WEB.place, "files", "r.git")
+    subprocess.run("git init -q --bare {0} && cd $(mktemp -d) && git init -q && git -c user.name=t -c user.email=t@t commit -q --allow-empty -m x "
+                   "&& git push -q {0} HEAD:master && git -C {0} update-server-info".format(repo), shell=True, check=False,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = cli.run("git", "ls-remote", url + "files/r.git", manifest=manifest, options=options())
+    t.ok("refs/heads/master" in done.out, "git", repr(done))
+    done = cli.run("busybox", "wget", "-q", "-O", "-", url, manifest=manifest, options=options())
+    t.equal(done.out, "hello", "a static program")
+    done = run("import http.server, threading, urllib.request\ns = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)\n"
+               "threading.Thread(target=s.serve_forever, daemon=True).start()\nprint(urllib.request.urlopen('http://127.0.0.1:%d/' % s.server_port).status)",
+               manifest=manifest)
+    t.equal(done.out, "200\n", "a server of the run's own, on its loopback")
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run([f for name, f in sorted(globals().items()) if name.startswith("test_")]))
