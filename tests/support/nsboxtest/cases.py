@@ -72,11 +72,21 @@ MANIFEST_KEYS = {"network", "network_allow", "memory_mb", "timeout_s", "pids", "
                  "extra_syscalls"}
 
 
+# What the harness itself prepares for a case, by its id; see outside.Servers.
+PREPARED = {"allow-list-one-host", "allow-list-wildcard-scope", "first-network-call-succeeds",
+            "host-loopback-not-reachable"}
+NETWORKS = {"none": "none", "allow-list": "allowlist", "public": "open"}
+
+
+def wants_servers(case):
+    return case["id"] in PREPARED or case.get("manifest", {}).get("network", "none") != "none"
+
+
 def cannot_run(case):
     """Why this runner or this product has no way to run the case; "" if it has."""
     if set(case) - CASE_KEYS:
         return "unknown key %s" % sorted(set(case) - CASE_KEYS)
-    if "setup" in case:
+    if "setup" in case and case["id"] not in PREPARED:
         return "asks for a prepared machine: %s" % case["setup"]
     for step in steps(case):
         if step is not case and set(step) - STEP_KEYS:
@@ -84,7 +94,7 @@ def cannot_run(case):
         manifest = {**case.get("manifest", {}), **step.get("manifest", {})}
         if set(manifest) - MANIFEST_KEYS:
             return "unknown manifest key %s" % sorted(set(manifest) - MANIFEST_KEYS)
-        if manifest.get("network", "none") != "none":
+        if manifest.get("network", "none") not in NETWORKS:
             return "asks for network %r" % manifest["network"]
         if not {"argv", "python"} & set(step["run"]):
             return "asks for a run of kind %s" % sorted(step["run"])

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 
-from . import cases, paths, service
+from . import cases, outside, paths, service
 
 # No run of a case may take longer than this, whatever its manifest says.
 GUARD_SECONDS = 300
@@ -28,7 +28,9 @@ def work_path(path):
 
 MANIFEST = {
     # key of the case: (where it goes, how its value is written)
-    "network": (("network", "mode"), lambda v: v),
+    "network": (("network", "mode"), lambda v: cases.NETWORKS[v]),
+    "network_allow": (("network", "allow"), lambda v: [
+        {"host": entry.rpartition(":")[0], "ports": [int(entry.rpartition(":")[2])], "description": "case"} for entry in v]),
     "memory_mb": (("resources", "memory"), lambda v: "%dMi" % v),
     "pids": (("resources", "pids"), lambda v: v),
     "cpus": (("resources", "cpu"), str),
@@ -129,6 +131,7 @@ class Cli:
     def __init__(self, nsbox=None, extra=()):
         self.nsbox = nsbox or paths.NSBOX
         self.extra = list(extra)
+        self.servers = None
         self.private = paths.scratch("nsbox-cases-tmp-")
         self.active = set()
         self.lock = threading.Lock()
@@ -143,10 +146,19 @@ class Cli:
     def close(self):
         if self.service:
             self.service.stop()
+        if self.servers:
+            self.servers.stop()
+
+    def options(self, case):
+        """What is outside for a case that asks for it is made for the first of them."""
+        if not cases.wants_servers(case):
+            return []
+        self.servers = self.servers or outside.Servers()
+        return self.servers.options()
 
     def command(self, step, case, place):
         """(argv, directory of collected files or None)"""
-        argv = [self.nsbox, "run", "--result", os.path.join(place, "report"), *self.extra]
+        argv = [self.nsbox, "run", "--result", os.path.join(place, "report"), *self.extra, *self.options(case)]
         with open(os.path.join(place, "manifest.json"), "w", encoding="utf-8") as f:
             json.dump(manifest_of(step, case), f)
         argv += ["--manifest", os.path.join(place, "manifest.json")]
@@ -299,7 +311,8 @@ class Daemon:
     name = "daemon"
 
     def __init__(self, sock=None):
-        self.service = service.Daemon(sock)
+        self.servers = None if sock else outside.Servers()
+        self.service = service.Daemon(sock, options=self.servers.daemon_options() if self.servers else ())
         self.active = {self.service.pid}
         self.pids = self.service.pids()
 
@@ -311,6 +324,8 @@ class Daemon:
 
     def close(self):
         self.service.stop()
+        if self.servers:
+            self.servers.stop()
 
     def body(self, step, case):
         run = step["run"]

@@ -6,7 +6,9 @@ name server knows only names below "test".
 """
 
 import atexit
+import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -91,13 +93,45 @@ def nginx(address="127.0.0.1", port=None, more=""):
     return server
 
 
+class Servers:
+    """What the cases find outside: every name below "test" at a web server that says "hello" on port 8080, and a
+    secret on the host's own loopback."""
+
+    def __init__(self):
+        # Of one's own, so that tests on one machine do not meet at the port.
+        self.address = "127.%d.%d.%d" % (random.randint(64, 127), random.randint(0, 255), random.randint(1, 254))
+        self.dns = dnsmasq("--address=/test/" + self.address)
+        self.web = nginx(address=self.address, port=8080)
+        self.place = None
+        try:
+            self.secret = Listener(lambda c: c.sendall(b"secret"), port=45999)
+        except OSError:
+            self.secret = None # another test's serves as well
+
+    def options(self):
+        return ["--egress-dns", "127.0.0.1:%d" % self.dns.port, "--egress-allow-private", self.address]
+
+    def daemon_options(self):
+        self.place = paths.scratch("outside-")
+        os.chmod(self.place, 0o755)
+        with open(os.path.join(self.place, "ceiling.json"), "w", encoding="ascii") as f:
+            json.dump({"network": "open", "openNetworks": [self.address]}, f)
+        return ["--egress-dns", "127.0.0.1:%d" % self.dns.port, "--ceiling", f.name]
+
+    def stop(self):
+        self.dns.stop()
+        self.web.stop()
+        if self.secret:
+            self.secret.socket.close()
+
+
 class Listener:
     """A server of the test's own: handle(connection) for each, in threads."""
 
-    def __init__(self, handle, address="127.0.0.1", family=socket.AF_INET, backlog=4096):
+    def __init__(self, handle, address="127.0.0.1", family=socket.AF_INET, backlog=4096, port=0):
         self.socket = socket.socket(family)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind((address, 0))
+        self.socket.bind((address, port))
         self.socket.listen(backlog)
         self.address, self.port = self.socket.getsockname()[:2]
         self.handle = handle
