@@ -4,8 +4,9 @@
 
 	nsboxd (supervisor)
 	 +- nsboxd (front)
-	 `- nsbox-spawn
-	     `- init, payload ... of each sandbox
+	 +- nsbox-spawn
+	 |   `- init, payload ... of each sandbox
+	 `- nsbox-egress
 """
 
 import os
@@ -28,7 +29,7 @@ def ours(left):
 
 
 def children(daemon):
-    """name -> pid of the pair."""
+    """name -> pid of the three."""
     table = leftovers.processes()
     return {name: pid for pid, (parent, state, _, name) in table.items()
             if parent == daemon.pid and state != "Z"}
@@ -36,7 +37,7 @@ def children(daemon):
 
 def pair(daemon):
     found = children(daemon)
-    return (found["nsboxd"], found["nsbox-spawn"]) if len(found) == 2 else None
+    return (found["nsboxd"], found["nsbox-spawn"]) if len(found) == 3 else None
 
 
 def sleepers(daemon):
@@ -99,8 +100,8 @@ def kill_one(t, name, index):
 
 
 def quiet(daemon):
-    """Until only the three processes of the service are there."""
-    tap.wait_until(lambda: len(leftovers.descendants(daemon.pid)) == 2, 10)
+    """Until only the four processes of the service are there."""
+    tap.wait_until(lambda: len(leftovers.descendants(daemon.pid)) == 3, 10)
 
 
 def snapshot(daemon):

@@ -280,7 +280,7 @@ BAD = [
     ("memory above the ceiling", "POST", FUNCTION, dict(GOOD, resources={"memory_mb": 1000000}), 400,
      "/resources/memory_mb", ""),
     ("unknown resource", "POST", FUNCTION, dict(GOOD, resources={"memory": 1}), 400, "/resources/memory", "unknown key"),
-    ("network", "POST", FUNCTION, dict(GOOD, network_policy={"mode": "open"}), 400, "/network_policy/mode", "none"),
+    ("network", "POST", FUNCTION, dict(GOOD, network_policy={"mode": "open"}), 400, "/network_policy/mode", "ceiling"),
     ("manifest, unknown key", "POST", FUNCTION,
      dict(GOOD, manifest={"manifestVersion": 1, "resources": {"memori": 1}}), 400,
      "/manifest/resources/memori", "memory"),
@@ -490,13 +490,17 @@ def test_peers(t):
 def test_processes(t):
     table = leftovers.processes()
     pair = {name: pid for pid, (parent, _, _, name) in table.items() if parent == daemon.pid}
-    front, spawn = (leftovers.read("/proc/%d/status" % pair[n]) for n in ("nsboxd", "nsbox-spawn"))
-    t.ok("NoNewPrivs:\t1" in front and "NoNewPrivs:\t1" in spawn, "both gain no privileges")
+    front, spawn, egress = (leftovers.read("/proc/%d/status" % pair[n]) for n in ("nsboxd", "nsbox-spawn", "nsbox-egress"))
+    t.ok(all("NoNewPrivs:\t1" in status for status in (front, spawn, egress)), "all three gain no privileges")
+    t.ok("CapEff:\t0000000000000000" in egress and "CapPrm:\t0000000000000000" in egress and "Seccomp:\t2" in egress,
+         "nsbox-egress has no capability, and a filter of its own")
+    if os.getuid() == 0:
+        t.ok("Uid:\t0\t" not in egress, "nsbox-egress is not root")
     t.ok("CapEff:\t0000000000000000" in front and "CapPrm:\t0000000000000000" in front,
          "the front has no capability")
     if os.getuid() == 0:
         t.ok("Uid:\t0\t" not in front, "the front is not root")
-    t.ok(tap.wait_until(lambda: len(leftovers.descendants(daemon.pid)) == 2, 10),
+    t.ok(tap.wait_until(lambda: len(leftovers.descendants(daemon.pid)) == 3, 10),
          "no worker and no sandbox is left", str(leftovers.descendants(daemon.pid)))
 
 

@@ -51,7 +51,7 @@ def pair(daemon):
     """(front, nsbox-spawn) of the service."""
     found = {name: pid for pid, (parent, state, _, name) in leftovers.processes().items()
              if parent == daemon.pid and state != "Z"}
-    return (found["nsboxd"], found["nsbox-spawn"]) if len(found) == 2 else None
+    return (found["nsboxd"], found["nsbox-spawn"]) if len(found) == 3 else None
 
 
 def kill(*pids):
