@@ -15,7 +15,7 @@
 #include "overlay/internal.h"
 
 #define FILE_NAME  "host.paths"
-#define BYTES_MAX  (64 * 1024)
+#define BYTES_MAX  65536
 #define PATHS_MAX  64
 #define OUR_RUNNER "/opt/nsbox"
 

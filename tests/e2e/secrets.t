@@ -12,7 +12,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import leftovers, paths, service, tap
+from nsboxtest import paths, service, tap
 
 VALUE, KEPT, PIN = "s3cr3t-of-the-request", "s3cr3t-of-the-operator", "pin-0815-4711"
 MANIFEST = {
