@@ -228,11 +228,9 @@ int session_join(struct front *f, const struct who *who, const char *workspace,
 
 	if (r < 0)
 		return r;
-	if (session_find(f, who, spec->session_id, workspace, &s))
-		r = check_fit(s, spec, terms, err);
-	else
-		r = make_new(f, who, workspace, spec, &s, err);
-	if (r < 0)
+	(void)session_find(f, who, spec->session_id, workspace, &s);
+	r = s ? check_fit(s, spec, terms, err) : make_new(f, who, workspace, spec, &s, err);
+	if (r < 0 || !s)
 		return r;
 	if (!s->held && s->state == SESSION_NEW)
 		memcpy(s->terms, terms, sizeof(terms));

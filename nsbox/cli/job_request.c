@@ -290,8 +290,9 @@ static void add_inputs(struct json_object *body, const struct job_options *o)
 				       json_object_new_string_len(o->inputs.secrets[i].value,
 								  (int)o->inputs.secrets[i].len));
 	if (o->inputs.config) {
-		json_object_object_foreach (o->inputs.config, id, value)
+		json_object_object_foreach (o->inputs.config, id, value) {
 			json_object_object_add(config, id, typed(json_object_get_string(value)));
+		}
 	}
 	json_object_object_add(body, "secrets", secrets);
 	json_object_object_add(body, "user_config", config);
