@@ -240,6 +240,10 @@ START_TEST(swapped)
 		good += a.error.code == 0;
 		if (i % 50 == 0)
 			download(sb, dir_fd);
+		if (i && i % 10000 == 0) {
+			printf("# %d requests, %u of them carried out\n", i, good);
+			fflush(stdout);
+		}
 	}
 	nsbox_sandbox_free(sb);
 	nsbox_plan_close(plan);
