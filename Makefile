@@ -275,10 +275,13 @@ soak-files: ## 100000 requests about files that hostile code swaps meanwhile (ha
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 20
 
+# Beside the library: the readers that are programs of their own.
+$(B)/tests/fuzz/fuzz_image: $(call obj,$(filter-out %/main.c,$(READER_SRC)))
+
 $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(call obj,$(COMMON_SRC) daemon/egress/dns.c) $(LIB_A)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS_POLICY) $(LIBS_CORE)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS_ARCHIVE) $(LIBS_POLICY) $(LIBS_CORE)
 
 fuzz-smoke: ## fuzz each parser for FUZZ_SECONDS (20)
 	$(Q)tests/support/install-packages build fuzz
