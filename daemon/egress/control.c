@@ -39,7 +39,7 @@ struct end {
 struct control {
 	struct broker *broker;
 	struct end end[2];
-	struct reports *reports;
+	struct reports reports;
 	struct nsbox_error *err;
 	int failed;
 	char buf[sizeof(struct egress_request) + EGRESS_MAX] __attribute__((aligned(8)));
@@ -101,7 +101,7 @@ static void send_totals(struct control *c, struct box *x, uint64_t id)
 
 	if (x)
 		e.totals = x->totals;
-	put_report(c->reports, x, &e);
+	put_report(&c->reports, x, &e);
 }
 
 /* ------------------------------------------------------------------ orders */
@@ -153,7 +153,7 @@ static int on_order(struct control *c, const struct egress_request *q)
 	if (x)
 		send_totals(c, x, q->sandbox);
 	else
-		put_report(c->reports, NULL, &e);
+		put_report(&c->reports, NULL, &e);
 	if (x && q->kind == EGRESS_REMOVE)
 		box_free(x);
 	return 0;
@@ -212,7 +212,7 @@ static void on_control(void *ctx, uint32_t events)
 	unsigned n;
 
 	if (events & EPOLLOUT)
-		flush(c->reports);
+		flush(&c->reports);
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		return;
 	len = recvmsg(end->fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
@@ -256,44 +256,43 @@ static int open_ends(struct control *c, int control, int report, struct nsbox_er
 		if (e->fd >= 0)
 			r = loop_add(c->broker->loop, e->fd, EPOLLIN, on_control, e, &e->source,
 				     err);
-		if (r == 0 && e->fd == c->reports->fd)
-			c->reports->source = e->source;
+		if (r == 0 && e->fd == c->reports.fd)
+			c->reports.source = e->source;
 	}
 	return r;
 }
 
 static void close_ends(struct control *c)
 {
-	c->reports->source = NULL;
+	c->reports.source = NULL;
 	for (int i = 0; i < 2; i++)
 		loop_del(c->broker->loop, &c->end[i].source);
-	while (c->reports->first) {
-		struct report *p = c->reports->first;
+	while (c->reports.first) {
+		struct report *p = c->reports.first;
 
-		c->reports->first = p->next;
+		c->reports.first = p->next;
 		free(p);
 	}
 }
 
 int control_run(struct broker *b, int control, int report, struct nsbox_error *err)
 {
-	struct reports reports = { .broker = b, .fd = report };
 	struct control *c = calloc(1, sizeof(*c));
 	struct egress_event ready = { .kind = EGRESS_READY };
 	int r;
 
 	if (!c)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "take orders");
-	reports.last = &reports.first;
-	b->reports = &reports;
 	c->broker = b;
-	c->reports = &reports;
+	c->reports = (struct reports){ .broker = b, .fd = report };
+	c->reports.last = &c->reports.first;
+	b->reports = &c->reports;
 	c->err = err;
 	r = open_ends(c, control, report, err);
 	if (r == 0) {
 		b->tick = (struct loop_timer){ .fn = on_tick, .ctx = b };
 		loop_timer_set(b->loop, &b->tick, TICK_US);
-		put_report(&reports, NULL, &ready);
+		put_report(&c->reports, NULL, &ready);
 		r = loop_run(b->loop, err);
 	}
 	while (b->boxes)
