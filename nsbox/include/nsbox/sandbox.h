@@ -128,7 +128,7 @@ struct nsbox_sandbox_options {
 	uint32_t execs;	 /* programs at once; 0: NSBOX_EXECS_DEFAULT, at most 64 */
 	bool track;	 /* nsbox_sandbox_upper() will be called */
 	int upper_from; /* begin with what NSBOX_UPPER_WHOLE of another gave, or 0 or -1; borrowed */
-	bool egress;	 /* the owner takes the listeners of a plan that grants egress */
+	bool egress;	/* the owner takes the listeners of a plan that grants egress */
 };
 
 /*
