@@ -11,7 +11,7 @@
  * more. Without memory the oldest gives way: results come last. */
 static void make_room(struct nsbox_sandbox *sb)
 {
-	unsigned room = sb->room ? 2 * sb->room : FIRST_ROOM;
+	unsigned room = 2 * sb->room; /* there is one from the start: events_init() */
 	struct nsbox_event *q = calloc(room, sizeof(*q));
 
 	if (!q) {

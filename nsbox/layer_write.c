@@ -28,7 +28,7 @@
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
 
-#define CHUNK	   (256 * 1024)
+#define CHUNK	   (256u << 10)
 #define HOLE_BLOCK 4096
 #define XATTRS_MAX 65536 /* bytes of attributes of one file */
 

@@ -213,7 +213,7 @@ static int resource_limits(const struct child *c)
 	 * One more where there is a control group, so that it is the group that refuses, and
 	 * counts. */
 	const bool led = c->parent_pid != 1;
-	const uint64_t pids = (uint64_t)l->pids + c->single_id * (1 + led) + c->cgroup;
+	const uint64_t pids = (uint64_t)l->pids + (c->single_id ? 1U + led : 0U) + c->cgroup;
 	const struct {
 		int resource;
 		uint64_t soft, hard;

@@ -75,12 +75,14 @@ int nsbox_root_prepare(const char *state_dir, const char *name, struct nsbox_roo
 	struct nsbox_root *root = calloc(1, sizeof(*root));
 	int r;
 
-	if (!root)
+	if (root)
+		root->name = strdup(name ? name : "host");
+	if (!root || !root->name) {
+		free(root);
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "prepare an image");
+	}
 	root->skeleton.lock_fd = root->image_lock = -1;
-	root->name = strdup(name ? name : "host");
-	r = root->name ? state_open(state_dir, &state, err)
-		       : nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "prepare an image");
+	r = state_open(state_dir, &state, err);
 	if (r == 0)
 		r = strcmp(root->name, "host") ? prepare_imported(&state, root, err)
 					       : prepare_host(&state, root, err);

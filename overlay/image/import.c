@@ -58,7 +58,7 @@ static int single_layer(struct import *m, const struct incoming *in, const char 
 
 static int from_directory(struct import *m, int fd)
 {
-	struct incoming in;
+	struct incoming in = { 0 };
 	int r = m->in->plain ? 0 : import_layout(m, fd);
 
 	if (r)
@@ -74,7 +74,7 @@ static int from_directory(struct import *m, int fd)
 static int from_archive(struct import *m, int fd, uint64_t total)
 {
 	auto_close int top = -1;
-	struct incoming in;
+	struct incoming in = { 0 };
 	int r = import_archive(m, fd, "the archive", total, false, &in);
 
 	if (r < 0)
@@ -190,7 +190,8 @@ static int put_in_place(struct import *m, char id[DIGEST_TEXT])
 
 static int bring_in(struct import *m)
 {
-	int r = from_source(m);
+	int r = m->in->source ? from_source(m)
+			      : nsbox_fail(m->err, NSBOX_E_INVALID, 0, "no source to import");
 
 	if (r == 0 && !m->x.layers)
 		r = nsbox_fail(m->err, NSBOX_E_INVALID, 0, "the image has no files");
@@ -217,7 +218,7 @@ static int load_base(struct import *m, const char *base)
 
 static int add_changes(struct import *m, const char *base, int stream)
 {
-	struct incoming in;
+	struct incoming in = { 0 };
 	int r = load_base(m, base);
 
 	if (r == 0)

@@ -22,7 +22,7 @@
 
 #include "nsbox/util.h"
 
-#define CHUNK (256 * 1024)
+#define CHUNK (256u << 10)
 
 /* ------------------------------------------------------------------ the writer's side */
 

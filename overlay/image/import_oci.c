@@ -287,7 +287,7 @@ static int bring_layer(struct manifest *w, int dir_fd, size_t i)
 	const struct blob_ref *b = &w->layer[i];
 	/* A layer without a digest of its own is known by what it inflates to. */
 	const char *digest = b->digest[0] ? b->digest : m->diffs.item[i];
-	struct incoming in;
+	struct incoming in = { 0 };
 	char what[32];
 	uint64_t size;
 	auto_close int fd = -1;

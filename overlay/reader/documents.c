@@ -72,12 +72,12 @@ static size_t length_of(struct json_object *list)
 static const char *sha256_of(const char *digest)
 {
 	static const char prefix[] = "sha256:";
-	const char *hex = digest + sizeof(prefix) - 1;
+	const char *hex;
 
-	if (strncmp(digest, prefix, sizeof(prefix) - 1) != 0 ||
-	    strspn(hex, "0123456789abcdef") != 64 || hex[64])
+	if (strncmp(digest, prefix, sizeof(prefix) - 1) != 0)
 		return NULL;
-	return hex;
+	hex = digest + sizeof(prefix) - 1;
+	return strspn(hex, "0123456789abcdef") == 64 && !hex[64] ? hex : NULL;
 }
 
 static int put_digest(struct doc *d, const char *key, const char *digest)

@@ -40,7 +40,7 @@ static int refuse(struct tar *t, const char *name, int code, const char *why)
 	char show[160];
 	size_t len = strlen(name);
 
-	nsbox_format(show, sizeof(show), "%s", len > 150 ? name + len - 150 : name);
+	nsbox_format(show, sizeof(show), "%s", len > 150 ? name + (len - 150) : name);
 	files_clean_text(show);
 	return nsbox_fail(t->err, code, 0, "entry '%s': %s", show, why);
 }
@@ -255,7 +255,7 @@ static int put_link(struct tar *t, struct archive_entry *e, const char *name)
 static int put_hardlink(struct tar *t, struct archive_entry *e, const char *name)
 {
 	struct layer_frame f = frame_of(e, LAYER_HARDLINK);
-	char target[FILES_PATH_MAX + 2];
+	char target[FILES_PATH_MAX + 2] = "";
 	int r = take_name(t, archive_entry_hardlink(e), target);
 
 	if (r < 0)
@@ -299,7 +299,7 @@ static int put_whiteout(struct tar *t, struct archive_entry *e, char *name)
 
 static int put_entry(struct tar *t, struct archive_entry *e)
 {
-	char name[FILES_PATH_MAX + 2];
+	char name[FILES_PATH_MAX + 2] = "";
 	int r = take_name(t, archive_entry_pathname(e), name);
 
 	if (r == 0 && t->layered && name[0])
