@@ -485,11 +485,13 @@ static int add_parameters(struct job *j, struct nsbox_error *err)
 
 	if (!all)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "pass on parameters");
-	json_object_object_foreach (j->inputs.config, id, value)
+	json_object_object_foreach (j->inputs.config, id, value) {
 		json_object_object_add(all, id, json_object_get(value));
+	}
 	if (j->spec->params) {
-		json_object_object_foreach (j->spec->params, key, own)
+		json_object_object_foreach (j->spec->params, key, own) {
 			json_object_object_add(all, key, json_object_get(own));
+		}
 	}
 	json_object_put(j->spec->params);
 	j->spec->params = all;

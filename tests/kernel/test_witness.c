@@ -262,8 +262,8 @@ static void filter(void)
 		_exit(255);
 }
 
-/* All that the witness asks of a plan: that nothing is granted outside. */
-static const struct blob *no_plan(void)
+/* All that the witness asks of a plan and a root list: that they grant and add nothing. */
+static const struct blob *no_blob(void)
 {
 	static const struct {
 		struct blob_header head;
@@ -276,7 +276,11 @@ static const struct blob *no_plan(void)
 static _Noreturn void witness(uint32_t enforced, int owner)
 {
 	const struct child c = {
-		.plan = no_plan(), .enforced = enforced, .owner_pid = owner, .parent_pid = 1
+		.plan = no_blob(),
+		.root = no_blob(),
+		.enforced = enforced,
+		.owner_pid = owner,
+		.parent_pid = 1,
 	};
 	struct ctl_report rep = { 0 };
 	struct nsbox_error err = { 0 };
