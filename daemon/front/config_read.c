@@ -150,9 +150,11 @@ int config_read(const char *path, struct front_options *o, struct nsbox_error *e
 int config_read_ceiling(const char *path, struct nsbox_ceiling *ret, struct nsbox_error *err)
 {
 	auto_free struct front_options *o = calloc(1, sizeof(*o));
-	int r = o ? read_apart(path, true, o, err)
-		  : nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read '%s'", path);
+	int r;
 
+	if (!o)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read '%s'", path);
+	r = read_apart(path, true, o, err);
 	if (r == 0)
 		*ret = o->ceiling;
 	return r;

@@ -190,6 +190,8 @@ int listen_tcp(const char *where, bool any, int *ret_fd, struct nsbox_error *err
 
 	if (r < 0)
 		return r;
+	if (!a)
+		return nsbox_fail(err, NSBOX_E_INVALID, 0, "'%s' has no address", where);
 	if (!is_loopback(a->ai_addr) && !any) {
 		freeaddrinfo(a);
 		return nsbox_fail(err, NSBOX_E_INVALID, 0,

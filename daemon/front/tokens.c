@@ -8,7 +8,7 @@
 
 #include "nsbox/util.h"
 
-#define FILE_MAX   (128 * 1024)
+#define FILE_MAX   (128u << 10)
 #define HEADER_MAX 4096
 
 static int hex_digit(char c)
@@ -20,7 +20,7 @@ static int hex_digit(char c)
 
 static bool take_hash(const char *hex, unsigned char out[32])
 {
-	for (int i = 0; i < 32; i++) {
+	for (size_t i = 0; i < 32; i++) {
 		int high = hex_digit(hex[2 * i]);
 		int low = high < 0 ? -1 : hex_digit(hex[2 * i + 1]);
 
@@ -94,7 +94,7 @@ int tokens_read(int fd, const char *name, struct tokens **ret, struct nsbox_erro
 	if (n < 0)
 		r = nsbox_fail(err, NSBOX_E_IO, errno, "read '%s'", name);
 	else if (len > FILE_MAX)
-		r = nsbox_fail(err, NSBOX_E_INVALID, EFBIG, "'%s' has more than %d KiB", name,
+		r = nsbox_fail(err, NSBOX_E_INVALID, EFBIG, "'%s' has more than %u KiB", name,
 			       FILE_MAX / 1024);
 	else
 		r = take_lines(t, text, name, err);

@@ -19,7 +19,7 @@
 
 #define SANDBOX	  1 /* the only one */
 #define READY_MS  10000
-#define FINISH_MS 3000
+#define FINISH_US 3000000
 
 void run_egress_init(struct run_egress *e)
 {
@@ -127,7 +127,7 @@ void run_egress_read(struct run_egress *e)
 
 void run_egress_finish(struct run_egress *e)
 {
-	uint64_t end = monotonic_us() + FINISH_MS * 1000;
+	uint64_t end = monotonic_us() + FINISH_US;
 	struct pollfd p = { .events = POLLIN };
 
 	if (e->sock < 0 || egress_send(e->sock, EGRESS_REMOVE, SANDBOX, NULL, 0, 0, NULL, NULL) < 0)
