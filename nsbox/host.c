@@ -191,7 +191,7 @@ static void probe_landlock(struct nsbox_host *h)
 	h->landlock_errno = abi > 0 ? 0 : errno;
 }
 
-/* Now, because who asks for the remedy may be a worker that can open nothing. */
+/* Now, because who asks for the remedy may be a worker that can open nothing, and is filtered itself. */
 static uint32_t userns_setting(void)
 {
 	static const struct {
@@ -209,7 +209,7 @@ static uint32_t userns_setting(void)
 		if (read_small_file(AT_FDCWD, settings[i].path, v, sizeof(v)) > 0 &&
 		    v[0] == settings[i].forbids)
 			return settings[i].setting;
-	return NSBOX_USERNS_OPEN;
+	return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 2 ? NSBOX_USERNS_FILTERED : NSBOX_USERNS_OPEN;
 }
 
 static void probe_namespaces(struct nsbox_host *h)
@@ -307,11 +307,6 @@ const char *nsbox_tier_name(int tier)
 /* ------------------------------------------------------------------ remedies */
 
 /* A filter that we did not load is a container's: its refusals look like those of an old kernel. */
-static bool is_filtered(void)
-{
-	return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 2;
-}
-
 static const char *userns_remedy(const struct nsbox_host *h, char *buf, int size)
 {
 	const char *why = strerrordesc_np(h->userns_errno);
@@ -333,7 +328,7 @@ static const char *userns_remedy(const struct nsbox_host *h, char *buf, int size
 			why);
 	else if (h->userns_setting == NSBOX_USERNS_CLONE)
 		nsbox_format(buf, size, "sysctl -w kernel.unprivileged_userns_clone=1 (%s)", why);
-	else if (is_filtered())
+	else if (h->userns_setting == NSBOX_USERNS_FILTERED)
 		nsbox_format(buf, size,
 			     "the container's seccomp profile refuses namespaces: docker run "
 			     "--security-opt seccomp=PROFILE, one that allows clone3, clone and "

@@ -221,7 +221,7 @@ def test_ids(t):
             status, reply = team("red", "GET", "%s/%s" % (prefix, forged))
             t.ok(400 <= status < 500 and "root:" not in str(reply) and "rows" not in str(reply),
                  "a forged id is none: %s/%s" % (prefix, forged[:24]), "HTTP %s %s" % (status, str(reply)[:200]))
-    t.equal(team("red", "DELETE", mine)[0], 202, "the twin: its owner cancels it")
+    t.ok(team("red", "DELETE", mine)[0] in (200, 202), "the twin: its owner cancels it")
     t.ok(tap.wait_until(lambda: team("red", "GET", mine)[1]["state"] == "finished", 20), "and it ends")
     t.equal((team("red", "GET", "/v1/receipts/" + job["id"])[0], team("blue", "GET", "/v1/receipts/" + job["id"])[0]), (200, 404),
             "its receipt is for its owner alone")
@@ -263,7 +263,7 @@ def test_noise(t):
         daemon.ask("GET", "/healthz")
         worst = max(worst, time.monotonic() - began)
     done = daemon.ask("GET", JOBS + "/" + job["id"])[1]
-    t.ok(status == 202 and done["cause"] in ("exit", "signal"), "a storm of signals ends itself alone", str(done)[:300])
+    t.ok(status == 202 and done["cause"] in ("exit", "signal", "pids"), "a storm of signals ends itself alone", str(done)[:300])
     t.ok(worst < 5, "the service answers all the while", "%.2f s" % worst)
     before = front()[0]
     reply = command("yes '<0>nsboxd forged' | head -c 100000000; yes x | head -c 100000000 >&2")[1]

@@ -18,8 +18,13 @@ enum nsbox_ids_kind {
 	NSBOX_IDS_SINGLE,     /* no privilege: the payload is the caller's own id */
 	NSBOX_IDS_PRIVILEGED, /* CAP_SETUID and CAP_SETGID: image block + an id per sandbox */
 };
-/* A setting of this host that forbids user namespaces; NSBOX_USERNS_OPEN: none that is known. */
-enum nsbox_userns_setting { NSBOX_USERNS_OPEN, NSBOX_USERNS_APPARMOR, NSBOX_USERNS_CLONE };
+/* What forbids user namespaces here; NSBOX_USERNS_OPEN: nothing that is known. */
+enum nsbox_userns_setting {
+	NSBOX_USERNS_OPEN,
+	NSBOX_USERNS_APPARMOR, /* kernel.apparmor_restrict_unprivileged_userns */
+	NSBOX_USERNS_CLONE,    /* kernel.unprivileged_userns_clone */
+	NSBOX_USERNS_FILTERED, /* whoever probed is under a system call filter: a container's */
+};
 enum nsbox_tier { NSBOX_TIER_NONE, NSBOX_TIER_PROCESS, NSBOX_TIER_NAMESPACE, NSBOX_TIER_CGROUP };
 
 struct nsbox_host {
