@@ -231,13 +231,14 @@ check-arm64: ## compile the library and the tools for arm64, without linking
 	$(Q)tests/support/install-packages build arm64
 	$(Q)tests/support/check-arm64 $(LIB_SRC) $(CLI_SRC) $(UNPACK_SRC) $(READER_SRC) $(SELFTEST_SRC) $(PROBE_SRC)
 
-check-heavy: ## the cases that need Java and an office suite (large packages)
+HEAVY ?= $(wildcard tests/e2e/heavy/*.t)
+check-heavy: ## what needs large packages: Java, an office suite, other roots and interpreters
 	$(Q)tests/support/install-packages build test heavy
 	$(Q)$(MAKE) --no-print-directory check-heavy-here
 
 check-heavy-here: all
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
-	$(Q)$(PROVE) $(call in_tree,$(wildcard tests/e2e/heavy/*.t))
+	$(Q)$(PROVE) $(call in_tree,$(HEAVY))
 
 quickstart: ## install what is missing, build, run a first function and a first skill
 	$(Q)tests/support/install-packages build
@@ -252,7 +253,11 @@ asan ubsan: ## the tests under AddressSanitizer, UndefinedBehaviorSanitizer
 # Not under a sanitizer: what counts leftovers, memory or time of whole runs (the runtime's own would be
 # counted as well), what lives in stand-ins for a host, what confines itself so far that the runtime cannot end, and the installed library.
 # SANITIZED=all takes them too.
-UNSANITIZED := $(addprefix %/,test_confine leaks.t selftest.t library.t journal.t crash.t cases-cli.t cases-daemon.t)
+UNSANITIZED = $(addprefix %/,test_confine leaks.t selftest.t library.t journal.t crash.t cases-cli.t cases-daemon.t) \
+	$(addprefix %/,$(UNTRIED))
+# Not looked at under one yet: each is to leave this list when it has been.
+UNTRIED := changes.t config.t doctor.t egress.t egress-daemon.t egress-hard.t files.t hostile.t image.t interactive.t \
+	maxkb.t maxkb-cve.t maxkb-kits.t maxkb-mcp.t maxkb-shell.t outputs.t secrets.t sessions.t test_session
 check-sanitized: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(PROVE) $(call in_tree,$(filter-out $(if $(filter all,$(SANITIZED)),,$(UNSANITIZED)), \
