@@ -144,12 +144,14 @@ def files(private):
 
 
 def open_files(pid):
-    """[what each descriptor of a process is]; nothing of one that may not be looked at."""
+    """[what each descriptor of a process is]; nothing of nsbox-egress where it may not be looked at."""
     place = "/proc/%d/fd" % pid
     found = []
     try:
         numbers = os.listdir(place)
-    except PermissionError: # nsbox-egress keeps its own from everybody but root
+    except PermissionError: # nsbox-egress, and it alone, keeps its own from everybody but root
+        if read("/proc/%d/comm" % pid).strip() != "nsbox-egress":
+            raise
         return found
     for fd in numbers:
         try:
