@@ -409,7 +409,7 @@ uninstall: ## remove what install put there
 	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
 	$(Q)rm -rf $(D)$(MAXKBDIR)
 	$(Q)for page in $(MAN); do rm -f $(D)$(MANDIR)/man$${page##*.}/$${page##*/}; done
-	$(Q)cmp -s daemon/units/nsboxd.json $(D)$(SYSCONFDIR)/nsbox/nsboxd.json && rm $(D)$(SYSCONFDIR)/nsbox/nsboxd.json || true
+	$(Q)if cmp -s daemon/units/nsboxd.json $(D)$(SYSCONFDIR)/nsbox/nsboxd.json; then rm $(D)$(SYSCONFDIR)/nsbox/nsboxd.json; fi
 	$(Q)rm -f $(D)$(UNITDIR)/nsboxd.service $(D)$(UNITDIR)/nsboxd.socket $(D)$(TMPFILESDIR)/nsbox.conf $(D)$(SYSUSERSDIR)/nsbox.conf
 	$(Q)rmdir $(D)$(LIBEXECDIR) $(D)$(INCLUDEDIR)/nsbox $(D)$(SYSCONFDIR)/nsbox $(D)$(dir $(MAXKBDIR)) 2>/dev/null || true
 
