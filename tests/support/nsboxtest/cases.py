@@ -155,6 +155,7 @@ class Outcome:
         self.value = None
         self.notes = []           # everything else in the report that explains
         self.duration = 0.0
+        self.patience = 1.0       # how many times slower than usual the machine is, as far as known
         self.began = time.time()
         self.files = {}           # path -> bytes, of what the working directory held afterwards
         self.raw = None           # for people
@@ -260,7 +261,8 @@ CHECKS = {
     "result_json": check_value,
     "result_json_not": lambda o, want: "is %s" % short(want) if o.has_value and o.value == want else "",
     "result_json_sha256": check_value_hash,
-    "duration_max_s": lambda o, want: "" if o.duration <= want else "is %.2f s" % o.duration,
+    "duration_max_s": lambda o, want: "" if o.duration <= want * o.patience else
+        "is %.2f s, on a machine %.1f times slower than usual" % (o.duration, o.patience),
     "files_out": check_files,
 }
 for _stream in ("stdout", "stderr"):
@@ -284,6 +286,17 @@ def unknown_expectation(expect):
         elif key not in CHECKS:
             return "unknown expectation %r" % key
     return ""
+
+
+def is_late(outcome, expect):
+    """Is a bound on the time it took the only thing that is wrong?"""
+    if not judge(outcome, expect):
+        return False
+    kept, outcome.patience = outcome.patience, float("inf")
+    try:
+        return not judge(outcome, expect)
+    finally:
+        outcome.patience = kept
 
 
 def judge(outcome, expect):

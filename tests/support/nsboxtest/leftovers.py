@@ -220,7 +220,7 @@ class Snapshot:
                                sorted(set(now[kind][pid]) - set(was))))
         return left
 
-    def left(self, kinds=KINDS, seconds=8.0):
+    def left(self, kinds=KINDS, seconds=20.0):
         """What is left of these kinds after at most so many seconds: [] or sentences."""
         found = []
 
