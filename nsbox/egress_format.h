@@ -119,6 +119,13 @@ const struct egress_rule *egress_find_addr(const struct egress_rules *r, uint8_t
 					   const uint8_t *addr, uint16_t port);
 
 /*
+ * Is everything that `a` grants granted by `b` as well, at each of its ports? Else *ret_pointer is
+ * what a names that grant by. Denials are not compared: those of both hold where both have to agree.
+ */
+bool egress_within(const struct egress_rules *a, const struct egress_rules *b,
+		   const char **ret_pointer);
+
+/*
  * Why an address is never connected to, or NULL. Networks of the manifest and bans come first, then
  * what the operator has opened, then what is denied to all: an IPv6 address that carries an IPv4
  * one is judged as that as well.
@@ -132,6 +139,9 @@ bool egress_denied(const struct egress_rules *r, uint8_t family, const uint8_t *
 
 /* Networks that are denied to all, for the packet filter; NULL past the last. */
 const struct egress_net *egress_builtin(size_t i, const char **ret_what);
+
+/* "10.0.0.0/8"; a single address is without its prefix. */
+void egress_net_text(const struct egress_net *net, char *buf, size_t size);
 
 /* An inner address. */
 void egress_inner(uint8_t family, uint32_t place, uint8_t ret[16]);

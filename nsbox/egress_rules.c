@@ -5,6 +5,7 @@
  */
 #include "nsbox/egress_format.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 
 #include "nsbox/util.h"
@@ -112,6 +113,49 @@ const struct egress_rule *egress_find_addr(const struct egress_rules *r, uint8_t
 	return NULL;
 }
 
+/* One rule of b that covers all of the network or pattern; b's may be wider, not parts of it. */
+static bool covers_rule(const struct egress_rules *a, const struct egress_rule *x,
+			const struct egress_rules *b, uint16_t port)
+{
+	const char *host = a->strings + x->host;
+
+	for (unsigned i = 0; i < b->head->rules; i++) {
+		const struct egress_rule *y = &b->rule[i];
+		const char *pattern = b->strings + y->host;
+
+		if (!port && y->ports)
+			continue;
+		if (!has_port(b, y, port))
+			continue;
+		if (*host ? *pattern && egress_covers(pattern, host)
+			  : !*pattern && y->net.prefix <= x->net.prefix &&
+				    egress_net_has(&y->net, x->net.family, x->net.addr))
+			return true;
+	}
+	return false;
+}
+
+bool egress_within(const struct egress_rules *a, const struct egress_rules *b,
+		   const char **ret_pointer)
+{
+	*ret_pointer = "/network/mode";
+	if (b->head->open)
+		return true;
+	if (a->head->open)
+		return false;
+	for (unsigned i = 0; i < a->head->rules; i++) {
+		const struct egress_rule *x = &a->rule[i];
+
+		*ret_pointer = a->strings + x->pointer;
+		if (!x->ports && !covers_rule(a, x, b, 0))
+			return false;
+		for (unsigned k = 0; k < x->ports; k++)
+			if (!covers_rule(a, x, b, a->port[x->port + k]))
+				return false;
+	}
+	return true;
+}
+
 /* ------------------------------------------------------------------ denials */
 
 static const struct egress_net *find_net(const struct egress_rules *r, unsigned kind,
@@ -175,6 +219,18 @@ bool egress_denied(const struct egress_rules *r, uint8_t family, const uint8_t *
 		    denied_plain(r, 4, addr + carriers[i].at, ret))
 			return true;
 	return false;
+}
+
+void egress_net_text(const struct egress_net *net, char *buf, size_t size)
+{
+	size_t len;
+
+	*buf = '\0';
+	if (!inet_ntop(net->family == 4 ? AF_INET : AF_INET6, net->addr, buf, (socklen_t)size))
+		return;
+	len = strlen(buf);
+	if (net->prefix < (net->family == 4 ? 32 : 128))
+		nsbox_format(buf + len, size - len, "/%u", net->prefix);
 }
 
 /* ------------------------------------------------------------------ inner addresses */

@@ -7,6 +7,7 @@
 
 #include "nsbox/egress_format.h"
 #include "nsbox/util.h"
+#include "policy/egress.h"
 #include "policy/internal.h"
 #include "policy/names.h"
 
@@ -130,7 +131,7 @@ static struct egress_head head_of(const struct nsbox_policy *p, const struct sec
 	};
 }
 
-static int join(struct section *s, const struct nsbox_policy *p, struct blob_builder *b,
+static int join(struct section *s, const struct nsbox_policy *p, void **ret, size_t *ret_len,
 		struct nsbox_error *err)
 {
 	const struct part *parts[] = { &s->rules, &s->nets, &s->bans, &s->ports, &s->strings };
@@ -153,11 +154,12 @@ static int join(struct section *s, const struct nsbox_policy *p, struct blob_bui
 	}
 	if (egress_check(all, size, NULL, err) < 0)
 		return -EINVAL;
-	blob_set(b, SEC_EGRESS, all, size);
+	*ret = take_ptr(&all);
+	*ret_len = size;
 	return 0;
 }
 
-int compile_egress(const struct nsbox_policy *p, struct blob_builder *b, struct nsbox_error *err)
+static int build(const struct nsbox_policy *p, void **ret, size_t *ret_len, struct nsbox_error *err)
 {
 	struct section s = { .rules.elem = sizeof(struct egress_rule),
 			     .nets.elem = sizeof(struct egress_net),
@@ -166,8 +168,6 @@ int compile_egress(const struct nsbox_policy *p, struct blob_builder *b, struct 
 			     .strings.elem = 1 };
 	int r;
 
-	if (!policy_has_egress(p))
-		return 0;
 	add_all(&s, p);
 	if (s.rules.failed || s.nets.failed || s.bans.failed || s.ports.failed || s.strings.failed)
 		r = nsbox_fail_at(err, NSBOX_STAGE_COMPILE, NSBOX_E_NOMEM, ENOMEM,
@@ -176,13 +176,67 @@ int compile_egress(const struct nsbox_policy *p, struct blob_builder *b, struct 
 		r = nsbox_fail_at(err, NSBOX_STAGE_COMPILE, NSBOX_E_LIMIT, 0,
 				  "/network/allow: more than 65535 ports");
 	else
-		r = join(&s, p, b, err);
+		r = join(&s, p, ret, ret_len, err);
 	free(s.rules.data);
 	free(s.nets.data);
 	free(s.bans.data);
 	free(s.ports.data);
 	free(s.strings.data);
-	if (r == 0)
-		blob_file(b, "/etc/resolv.conf", 0, 0644, resolver_text, sizeof(resolver_text) - 1);
+	return r;
+}
+
+int compile_egress(const struct nsbox_policy *p, struct blob_builder *b, struct nsbox_error *err)
+{
+	auto_free void *all = NULL;
+	size_t len;
+	int r;
+
+	if (!policy_has_egress(p))
+		return 0;
+	r = build(p, &all, &len, err);
+	if (r < 0)
+		return r;
+	blob_set(b, SEC_EGRESS, all, len);
+	blob_file(b, "/etc/resolv.conf", 0, 0644, resolver_text, sizeof(resolver_text) - 1);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ of a ceiling */
+
+/* Its hosts, each at any port, as a list; all of it is borrowed. */
+static int take_hosts(struct nsbox_policy *p, const struct nsbox_ceiling *c)
+{
+	static uint32_t any;
+	const char *host = c->hosts;
+
+	p->network.allow = calloc(c->n_hosts + 1, sizeof(*p->network.allow));
+	if (!p->network.allow)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < c->n_hosts; i++, host += strlen(host) + 1)
+		p->network.allow[p->network.n_allow++] =
+			(struct policy_host){ (char *)host, &any, PROTOCOL_TCP,
+					      (char *)"hosts of the ceiling" };
+	return 0;
+}
+
+int ceiling_egress(const struct nsbox_ceiling *c, void **ret, size_t *ret_len,
+		   struct nsbox_error *err)
+{
+	struct nsbox_policy p = { 0 };
+	bool none = c->network == NSBOX_REACH_NONE;
+	int r = policy_take_egress(&p, c);
+
+	p.network.mode = none || c->hosts_listed ? NETWORK_ALLOWLIST : NETWORK_OPEN;
+	p.network.connections = MAX(p.network.connections, 1u);
+	if (r == 0 && c->hosts_listed && !none)
+		r = take_hosts(&p, c);
+	if (r < 0)
+		nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "build the rules of a ceiling");
+	else
+		r = build(&p, ret, ret_len, err);
+	free(p.network.allow);
+	json_strings_free(p.network.opened);
+	json_strings_free(p.network.banned_nets);
+	json_strings_free(p.network.banned_names);
 	return r;
 }

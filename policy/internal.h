@@ -276,6 +276,9 @@ struct nsbox_policy {
 	size_t n_noexec; /* instructions */
 };
 
+/* The operator's part of network (resolve_network.c). */
+int policy_take_egress(struct nsbox_policy *p, const struct nsbox_ceiling *c);
+
 #define POLICY_HOME	 "/home/sandbox"
 #define POLICY_WORKSPACE "/workspace"
 /* How much of a path is the directory that its pattern is matched below; all of one without. */

@@ -177,25 +177,23 @@ static int split_bans(struct nsbox_policy *p, const char *list)
 	return 0;
 }
 
-static int resolve_operator(struct resolve *rs)
+int policy_take_egress(struct nsbox_policy *p, const struct nsbox_ceiling *c)
 {
-	const struct nsbox_ceiling *c = rs->ceiling;
-	struct nsbox_policy *p = rs->p;
 	const char *net = c->opened;
 
 	p->network.opened = calloc(1, sizeof(char *));
 	p->network.banned_nets = calloc(1, sizeof(char *));
 	p->network.banned_names = calloc(1, sizeof(char *));
 	if (!p->network.opened || !p->network.banned_nets || !p->network.banned_names)
-		return json_nomem(&rs->r);
+		return -ENOMEM;
 	for (uint32_t i = 0; i < c->n_opened; i++, net += strlen(net) + 1)
 		if (strings_add_take(&p->network.opened, strdup(net)) < 0)
-			return json_nomem(&rs->r);
+			return -ENOMEM;
 	strings_sort_unique(p->network.opened);
 	p->network.connections = c->connections ? c->connections : CONNECTIONS;
 	p->network.transfer = c->transfer;
 	p->network.transfer_rate = c->transfer_rate;
-	return split_bans(p, c->banned) < 0 ? json_nomem(&rs->r) : 0;
+	return split_bans(p, c->banned);
 }
 
 int resolve_network(struct resolve *rs)
@@ -206,8 +204,8 @@ int resolve_network(struct resolve *rs)
 
 	if (r == 0)
 		r = resolve_hosts(rs);
-	if (r == 0)
-		r = resolve_operator(rs);
+	if (r == 0 && policy_take_egress(rs->p, rs->ceiling) < 0)
+		r = json_nomem(&rs->r);
 	if (r < 0)
 		return r;
 	rs->p->network.deny_cidrs = calloc(1, sizeof(char *));

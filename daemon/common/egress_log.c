@@ -55,6 +55,19 @@ void egress_log_take(struct egress_log *l, const struct egress_event *e)
 	keep(l, e);
 }
 
+void egress_log_count(struct egress_log *l, const struct egress_event *e)
+{
+	struct egress_totals *t = &l->totals;
+	bool lookup = e->what == EGRESS_LOOKUP;
+
+	egress_log_take(l, e);
+	*(lookup ? &t->lookups : &t->connections) += 1;
+	*(lookup ? &t->lookups_refused : &t->refused) += e->verdict == EGRESS_REFUSED;
+	*(lookup ? &t->lookups_failed : &t->failed) += e->verdict == EGRESS_FAILED;
+	t->bytes_out += e->bytes_out;
+	t->bytes_in += e->bytes_in;
+}
+
 void egress_log_done(struct egress_log *l)
 {
 	free(l->kept);

@@ -28,6 +28,8 @@ struct egress_log {
 
 /* Take a decision, or the totals. */
 void egress_log_take(struct egress_log *l, const struct egress_event *e);
+/* A decision, where totals are of more than the log is about. */
+void egress_log_count(struct egress_log *l, const struct egress_event *e);
 void egress_log_done(struct egress_log *l);
 
 struct json_object *egress_event_json(const struct egress_event *e);

@@ -6,12 +6,14 @@
  * message ends nsbox-egress, and with it the network of all.
  *
  *   ADD      rules (egress_format.h) behind the struct; descriptors of the listeners that `arg` has
- *   NARROW   rules behind the struct: from now on they have to agree as well
+ *   NARROW   rules behind the struct: from now on they have to agree as well; NARROWED follows
  *   FLUSH    answer with TOTALS once everything decided so far was told
  *   REMOVE   end the sandbox's network; TOTALS follow
  *   READY    nsbox-egress has locked itself down and takes orders
  *   DECISION one name or connection: allowed and now over, or refused, or failed
  *   TOTALS   counters of the sandbox
+ *   NARROWED it holds, what it does not cover is cut off; `sandbox` 0: there is none (any more, or
+ *            yet: its ADD may be on the way by the other socket)
  */
 #ifndef DAEMON_EGRESS_WIRE_H
 #define DAEMON_EGRESS_WIRE_H
@@ -34,7 +36,13 @@ struct egress_request {
 	uint32_t len;	  /* bytes of rules behind this struct */
 };
 
-enum egress_note { EGRESS_READY = 1, EGRESS_DECISION, EGRESS_TOTALS, EGRESS_NOTES };
+enum egress_note {
+	EGRESS_READY = 1,
+	EGRESS_DECISION,
+	EGRESS_TOTALS,
+	EGRESS_NARROWED,
+	EGRESS_NOTES
+};
 
 enum egress_what { EGRESS_LOOKUP, EGRESS_CONNECTION };
 /* REFUSED: by a rule. FAILED: allowed, and it did not come about outside. */

@@ -146,8 +146,13 @@ static int on_order(struct control *c, const struct egress_request *q)
 	struct box *x = box_find(c->broker, q->sandbox);
 	struct egress_event e = { .kind = EGRESS_TOTALS };
 
-	if (q->kind == EGRESS_NARROW)
-		return x ? box_narrow(x, q + 1, q->len, c->err) : 0;
+	if (q->kind == EGRESS_NARROW) {
+		int r = x ? box_narrow(x, q + 1, q->len, c->err) : 0;
+
+		e.kind = EGRESS_NARROWED;
+		put_report(&c->reports, x, &e);
+		return r;
+	}
 	if (x && q->kind == EGRESS_REMOVE)
 		relay_close(x); /* told before the totals */
 	if (x)

@@ -157,6 +157,7 @@ static const struct route {
 	{ "GET", "/v1/sessions", api_list_sessions, false },
 	{ "GET", "/v1/sessions/", api_get_session, true, NULL },
 	{ "DELETE", "/v1/sessions/", api_delete_session, true },
+	{ "PATCH", "/v1/sessions/", api_patch_session, true, NULL },
 	{ "GET", "/v1/sessions/", api_files_get, true, "/files/", true },
 	{ "PUT", "/v1/sessions/", api_files_put, true, "/files/", true },
 	{ "POST", "/v1/sessions/", api_files_post, true, "/files/", true },

@@ -18,6 +18,7 @@
 #include "daemon/front/box_files.h"
 #include "daemon/front/evidence.h"
 #include "daemon/front/json_reply.h"
+#include "daemon/front/session_network.h"
 #include "nsbox/util.h"
 
 #define LIST_MAX	1000
@@ -93,7 +94,7 @@ void api_gone(void *ctx, struct http_request *rq)
 	enum call_kind kind;
 
 	if (!c) {
-		if (!box_files_gone(ctx, rq))
+		if (!box_files_gone(ctx, rq) && !session_network_gone(ctx, rq))
 			control_gone(ctx, rq);
 		return;
 	}

@@ -17,6 +17,7 @@
 #include "daemon/front/json_reply.h"
 #include "daemon/front/log.h"
 #include "daemon/front/orders.h"
+#include "daemon/front/session_network.h"
 #include "nsbox/util.h"
 
 /* ------------------------------------------------------------------ options */
@@ -139,6 +140,7 @@ static void on_options(struct front *f, const struct order *o, int *fds, unsigne
 	if (read_config(o, fds, n, &c, &err) == 0) {
 		use(f, &c);
 		front_apply(f);
+		session_network_reload(f);
 		http_set_peers(f->http, &f->opt->peers);
 	}
 	config_done(&c);

@@ -48,18 +48,19 @@ int evidence_start(struct front *f, const struct job *j, struct nsbox_error *err
 	return audit_add(&f->audit, o, err);
 }
 
-/* A line for each decision of nsbox-egress about it: names, no content. */
-static int put_network(struct front *f, const struct job *j, struct nsbox_error *err)
+/* A line for each decision of nsbox-egress about a job or session: names, no content. */
+static int put_network(struct front *f, const char *key, const char *id, const struct egress_log *l,
+		       struct nsbox_error *err)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < j->network.n_kept; i++) {
+	for (size_t i = 0; r == 0 && i < l->n_kept; i++) {
 		struct json_object *o = audit_event(&f->audit, "network");
 
 		if (!o)
 			return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "write to the audit");
-		json_put_text(o, "job", j->id);
-		json_put(o, "decision", egress_event_json(&j->network.kept[i]));
+		json_put_text(o, key, id);
+		json_put(o, "decision", egress_event_json(&l->kept[i]));
 		r = audit_add(&f->audit, o, err);
 	}
 	return r;
@@ -69,7 +70,7 @@ int evidence_finish(struct front *f, const struct job *j, struct nsbox_error *er
 {
 	struct json_object *o;
 	char hex[DIGEST_HEX] = "";
-	int r = put_network(f, j, err);
+	int r = put_network(f, "job", j->id, &j->network, err);
 
 	if (r < 0)
 		return r;
@@ -86,26 +87,17 @@ int evidence_finish(struct front *f, const struct job *j, struct nsbox_error *er
 	return audit_add(&f->audit, o, err);
 }
 
-void evidence_note(struct front *f, const char *kind, uid_t uid, const char *what, const char *why)
+/* Lines in a transaction of their own; put() adds them, or fails. */
+static void write_alone(struct front *f,
+			int (*put)(struct front *f, const void *arg, struct nsbox_error *err),
+			const void *arg, const char *kind, const char *what)
 {
 	const struct journal_ops *op = f->journal->ops;
 	struct nsbox_error err = { 0 };
-	struct json_object *o = audit_event(&f->audit, kind);
-	char text[256];
-	int r;
+	int r = op->begin(f->journal, false, &err);
 
-	if (uid == WHO_NO_UID)
-		json_put_text(o, "by", "token");
-	else
-		json_put_u64(o, "uid", uid);
-	snprintf(text, sizeof(text), "%.255s", what);
-	put_known(o, "what", text);
-	put_known(o, "why", why);
-	r = op->begin(f->journal, false, &err);
-	if (r < 0) {
-		json_object_put(o);
-	} else {
-		r = audit_add(&f->audit, o, &err);
+	if (r == 0) {
+		r = put(f, arg, &err);
 		if (r == 0)
 			r = op->commit(f->journal, &err);
 		else
@@ -117,6 +109,56 @@ void evidence_note(struct front *f, const char *kind, uid_t uid, const char *wha
 		audit_rollback(&f->audit);
 	if (r < 0)
 		log_line(3, "audit", "event", kind, "what", what, "err", err.msg, NULL);
+}
+
+struct note {
+	const char *kind, *what, *why;
+	uid_t uid;
+};
+
+static int put_note(struct front *f, const void *arg, struct nsbox_error *err)
+{
+	const struct note *n = arg;
+	struct json_object *o = audit_event(&f->audit, n->kind);
+	char text[256];
+
+	if (!o)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "write to the audit");
+	if (n->uid == WHO_NO_UID)
+		json_put_text(o, "by", "token");
+	else
+		json_put_u64(o, "uid", n->uid);
+	snprintf(text, sizeof(text), "%.255s", n->what);
+	put_known(o, "what", text);
+	put_known(o, "why", n->why);
+	return audit_add(&f->audit, o, err);
+}
+
+void evidence_note(struct front *f, const char *kind, uid_t uid, const char *what, const char *why)
+{
+	const struct note n = { kind, what, why, uid };
+
+	write_alone(f, put_note, &n, kind, what);
+}
+
+struct session_lines {
+	const char *session;
+	const struct egress_log *log;
+};
+
+static int put_session(struct front *f, const void *arg, struct nsbox_error *err)
+{
+	const struct session_lines *s = arg;
+
+	return put_network(f, "session", s->session, s->log, err);
+}
+
+void evidence_session_network(struct front *f, const char *session, const struct egress_log *l)
+{
+	const struct session_lines s = { session, l };
+
+	if (l->n_kept)
+		write_alone(f, put_session, &s, "network", session);
 }
 
 /* ------------------------------------------------------------------ numbers */

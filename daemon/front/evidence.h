@@ -9,6 +9,8 @@
 int evidence_accept(struct front *f, const struct job *j, struct nsbox_error *err);
 int evidence_start(struct front *f, const struct job *j, struct nsbox_error *err);
 int evidence_finish(struct front *f, const struct job *j, struct nsbox_error *err);
+/* A transaction of its own: what was decided for a session while no command ran in it. */
+void evidence_session_network(struct front *f, const char *session, const struct egress_log *l);
 /* A transaction of its own: who did, or may not do, what (a path, an id) and why ("" for none). */
 void evidence_note(struct front *f, const char *kind, uid_t uid, const char *what, const char *why);
 

@@ -179,7 +179,10 @@ static void on_event(void *ctx, struct wire_event *w)
 static void on_network(void *ctx, const struct egress_event *e)
 {
 	struct job *j = find_number(ctx, e->sandbox);
+	struct session *s = j ? NULL : session_by_number(ctx, e->sandbox);
 
+	if (s)
+		session_network_event(s, e);
 	if (j)
 		egress_log_take(&j->network, e);
 }
@@ -219,6 +222,7 @@ void front_close(struct front *f, int status)
 	for (struct job *j = f->first; j; j = j->next)
 		if (j->sync || (j->phase != JOB_QUEUED && !give_back(f, j)))
 			job_interrupt(j);
+	session_network_close(f);
 	sessions_close(f);
 	record_turn(f);
 	for (struct job *j = f->first; j; j = j->next) {
@@ -348,6 +352,7 @@ static void tear_down(struct front *f)
 	http_free(f->http);
 	while (f->first)
 		front_list_drop(f, f->first);
+	session_network_close(f);
 	sessions_close(f);
 	queue_free(f->queue);
 	usage_free(f->usage);

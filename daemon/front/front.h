@@ -14,6 +14,7 @@
 
 struct json_object;
 struct box_files_op;
+struct narrowing;
 struct session;
 
 /* A request that waits to hear of a job; it is the request's http_data(). */
@@ -72,7 +73,8 @@ struct front {
 	struct box_files_op *file_ops; /* requests about sessions' files */
 	unsigned n_file_ops;
 	uint32_t file_op_numbers;
-	struct session *sessions; /* those that are alive */
+	struct narrowing *narrowings; /* requests that wait to change a session's network */
+	struct session *sessions;     /* those that are alive */
 	unsigned n_sessions;
 	bool closing;
 	int status; /* of the process */
@@ -160,6 +162,7 @@ const char *api_tail(const struct http_request *rq);
 /* api_sessions.c */
 void api_list_sessions(struct front *f, struct http_request *rq, const char *rest);
 void api_get_session(struct front *f, struct http_request *rq, const char *id);
+void api_patch_session(struct front *f, struct http_request *rq, const char *id);
 void api_delete_session(struct front *f, struct http_request *rq, const char *id);
 /* The session that a request names; NULL: answered. */
 struct session *api_find_session(struct front *f, struct http_request *rq, const char *id);

@@ -163,7 +163,7 @@ static void finish(struct job *j)
 	if (j->phase == JOB_FINISHED)
 		return;
 	if (j->in_spawn && j->network.used)
-		network_settle(j->sv->network, j->number);
+		(j->session ? network_flush : network_settle)(j->sv->network, sandbox_of(j));
 	if (j->in_spawn && !j->session)
 		tell_spawn(j, WIRE_END, 0);
 	else if (j->in_spawn && j->session->state == SESSION_UP)
@@ -577,7 +577,7 @@ static int start_run(struct job *j, int plan_fd, struct nsbox_error *err)
 	if (r == 0)
 		r = send_new(j, plan_fd, err);
 	if (r == 0 && j->session)
-		r = session_made(j->session, j, err);
+		r = session_made(j->session, j, plan_fd, err);
 	return r == 0 ? run(j, err) : r;
 }
 
@@ -644,6 +644,7 @@ void job_enter(struct job *j)
 	*j->plan = *s->plan;
 	memcpy(j->rules, s->rules, s->n_rules * sizeof(*j->rules));
 	j->n_rules = s->n_rules;
+	j->network.used = s->network.rules != NULL;
 	memcpy(j->manifest_sha256, s->manifest_sha256, sizeof(j->manifest_sha256));
 	memcpy(j->policy_sha256, s->policy_sha256, sizeof(j->policy_sha256));
 	memcpy(j->plan_sha256, s->plan_sha256, sizeof(j->plan_sha256));

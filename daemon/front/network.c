@@ -12,6 +12,7 @@
 #include "nsbox/util.h"
 
 #define SETTLE_US 200000
+#define NARROW_US 5000000
 
 struct network {
 	struct loop *loop;
@@ -21,6 +22,8 @@ struct network {
 	network_lost_fn *on_lost;
 	void *ctx;
 	uint64_t settled; /* the sandbox whose totals came last */
+	bool narrowed;	  /* an answer came, and about which sandbox: */
+	uint64_t narrowed_box;
 };
 
 static void lose(struct network *n, const struct nsbox_error *why)
@@ -46,7 +49,10 @@ static void receive(struct network *n)
 		}
 		if (e.kind == EGRESS_TOTALS)
 			n->settled = e.sandbox;
-		if (e.sandbox)
+		if (e.kind == EGRESS_NARROWED) {
+			n->narrowed = true;
+			n->narrowed_box = e.sandbox;
+		} else if (e.sandbox)
 			n->on_event(n->ctx, &e);
 	}
 }
@@ -56,14 +62,14 @@ static void on_ready(void *ctx, uint32_t events)
 	receive(ctx);
 }
 
-void network_settle(struct network *n, uint64_t sandbox)
+static void hear_rest(struct network *n, uint32_t order, uint64_t sandbox)
 {
 	uint64_t end = monotonic_us() + SETTLE_US, now;
 
 	if (!n || !n->source)
 		return;
 	n->settled = 0;
-	if (egress_send(n->sock, EGRESS_REMOVE, sandbox, NULL, 0, 0, NULL, NULL) < 0)
+	if (egress_send(n->sock, order, sandbox, NULL, 0, 0, NULL, NULL) < 0)
 		return;
 	while (n->source && n->settled != sandbox && (now = monotonic_us()) < end) {
 		struct pollfd p = { .fd = n->sock, .events = POLLIN };
@@ -71,6 +77,39 @@ void network_settle(struct network *n, uint64_t sandbox)
 		if (poll(&p, 1, (int)((end - now) / 1000) + 1) > 0)
 			receive(n);
 	}
+}
+
+void network_settle(struct network *n, uint64_t sandbox)
+{
+	hear_rest(n, EGRESS_REMOVE, sandbox);
+}
+
+void network_flush(struct network *n, uint64_t sandbox)
+{
+	hear_rest(n, EGRESS_FLUSH, sandbox);
+}
+
+int network_narrow(struct network *n, uint64_t sandbox, const void *rules, size_t len,
+		   struct nsbox_error *err)
+{
+	uint64_t end = monotonic_us() + NARROW_US, now;
+	struct pollfd p = { .events = POLLIN };
+	int r;
+
+	for (now = 0; n && n->source && now < end; now = monotonic_us()) {
+		n->narrowed = false;
+		r = egress_send(n->sock, EGRESS_NARROW, sandbox, rules, len, 0, NULL, err);
+		if (r < 0 && r != -EAGAIN)
+			return r;
+		p.fd = n->sock;
+		while (r == 0 && n->source && !n->narrowed && (now = monotonic_us()) < end)
+			if (poll(&p, 1, (int)((end - now) / 1000) + 1) > 0)
+				receive(n);
+		if (n->narrowed && n->narrowed_box == sandbox)
+			return 0;
+		poll(NULL, 0, 5); /* full, or the sandbox is on its way to it */
+	}
+	return nsbox_fail(err, NSBOX_E_SETUP, ETIMEDOUT, "nsbox-egress did not take the rules");
 }
 
 int network_new(struct loop *l, int sock, network_event_fn *on_event, network_lost_fn *on_lost,

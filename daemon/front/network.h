@@ -19,5 +19,14 @@ void network_free(struct network *n);
 /* The run of this sandbox is over: end its network, and hear the rest, before anybody is told how it
  * went. Waits a moment at most. */
 void network_settle(struct network *n, uint64_t sandbox);
+/* The same for a command of a session, whose network stays. */
+void network_flush(struct network *n, uint64_t sandbox);
+
+/*
+ * From now on these rules have to agree as well. When this returns 0 they are in force, and what
+ * they do not cover is cut off. Any error leaves it open whether they are: end the sandbox.
+ */
+int network_narrow(struct network *n, uint64_t sandbox, const void *rules, size_t len,
+		   struct nsbox_error *err);
 
 #endif

@@ -701,6 +701,33 @@ int request_parse(const char *body, size_t len, uint32_t kind, struct job_spec *
 	return 0;
 }
 
+static const struct json_field narrow_fields[] = {
+	{ "network_policy", take_network, .required = true },
+};
+
+int request_parse_network(const char *body, size_t len, struct json_object **ret,
+			  struct nsbox_error *err)
+{
+	const struct json_limits lim = { .max_size = 64u << 10,
+					 .max_depth = 8,
+					 .code = NSBOX_E_INVALID };
+	struct job_spec s = { 0 };
+	struct json_object *v = NULL;
+	struct json_reader r;
+	int rc = json_strict_parse(body, len, &lim, &v, err);
+
+	if (rc < 0)
+		return rc;
+	json_reader_init(&r, NSBOX_E_INVALID, err);
+	rc = json_read_object(&r, v, narrow_fields, ARRAY_SIZE(narrow_fields), true, &s);
+	json_object_put(v);
+	if (rc < 0)
+		json_object_put(s.network);
+	else
+		*ret = s.network;
+	return rc;
+}
+
 void job_spec_drop_files(struct job_spec *s)
 {
 	for (size_t i = 0; i < s->n_files; i++) {

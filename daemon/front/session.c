@@ -31,6 +31,7 @@ static void session_unref(struct session *s)
 	free(s->workspace);
 	free(s->plan);
 	free(s->rules);
+	session_network_done(s);
 	free(s);
 }
 
@@ -59,6 +60,7 @@ static void over(struct session *s, const char *why)
 
 	if (s->state == SESSION_OVER)
 		return;
+	session_network_over(s);
 	if (s->plan)
 		(void)link_send(s->f->link, &q, NULL, 0, NULL);
 	if (s->state != SESSION_NEW)
@@ -283,8 +285,10 @@ static void enter(struct job *j, void *arg)
 		job_enter(j);
 }
 
-int session_made(struct session *s, const struct job *j, struct nsbox_error *err)
+int session_made(struct session *s, const struct job *j, int plan_fd, struct nsbox_error *err)
 {
+	if (session_network_take(s, plan_fd, err) < 0)
+		return -ENOMEM;
 	s->plan = malloc(sizeof(*s->plan));
 	s->rules = calloc(j->n_rules + 1, sizeof(*s->rules));
 	if (!s->plan || !s->rules) {
@@ -347,6 +351,7 @@ void session_event(struct session *s, struct wire_event *w)
 	if (w->event.kind == NSBOX_EVENT_READY) {
 		s->ready = true;
 		s->set_up = w->event.result;
+		session_network_ready(s);
 		memcpy(s->image_digest, w->image, sizeof(s->image_digest));
 		each_job(s, ready, w);
 	} else if (w->event.kind == NSBOX_EVENT_FILES) {
@@ -428,8 +433,10 @@ struct json_object *session_object(const struct session *s)
 		json_put_u64(o, "pids_limit", s->plan->limits.pids);
 		json_put_text(o, "policy_sha256", s->policy_sha256);
 	}
-	if (s->ready)
+	if (s->ready) {
 		json_put_text(o, "image_digest", s->image_digest);
+		session_network_put(s, o);
+	}
 	return o;
 }
 

@@ -19,6 +19,7 @@
 #include "daemon/common/compile.h"
 #include "daemon/common/wire.h"
 #include "daemon/front/loop.h"
+#include "daemon/front/session_network.h"
 #include "daemon/front/who.h"
 
 struct front;
@@ -53,6 +54,7 @@ struct session {
 	struct wire_output *rules;
 	uint32_t n_rules;
 	char image_digest[80], manifest_sha256[65], policy_sha256[65], plan_sha256[65];
+	struct session_network network;
 	bool ready;
 	struct nsbox_result set_up; /* of its READY */
 };
@@ -68,7 +70,7 @@ int session_join(struct front *f, const struct who *who, const char *workspace,
 void session_leave(struct session *s, struct job *j);
 enum session_turn session_begin(struct session *s, struct job *j);
 /* The maker's: nsbox-spawn was asked for it, or it cannot be made. */
-int session_made(struct session *s, const struct job *j, struct nsbox_error *err);
+int session_made(struct session *s, const struct job *j, int plan_fd, struct nsbox_error *err);
 void session_failed(struct session *s, const struct nsbox_error *why);
 /* An event that is about the sandbox and not about a program. */
 void session_event(struct session *s, struct wire_event *w);

@@ -93,6 +93,22 @@ static int set_redact(void *ctx, const char *v)
 	return 0;
 }
 
+static int set_allow(void *ctx, const char *v)
+{
+	struct job_options *o = ctx;
+
+	if (o->allows == JOB_ALLOW_MAX)
+		return cli_usage("--allow may be given %d times at most", JOB_ALLOW_MAX);
+	o->allow[o->allows++] = v;
+	return 0;
+}
+
+static int set_no_network(void *ctx, const char *v)
+{
+	((struct job_options *)ctx)->no_network = true;
+	return 0;
+}
+
 static int set_json(void *ctx, const char *v)
 {
 	((struct job_options *)ctx)->json = true;
@@ -167,6 +183,15 @@ const struct option_row session_exec_rows[] = {
 	{ "redact", 0, NULL, "show no value of a secret in its output", set_redact },
 	{ "cwd", 'C', "DIR", "working directory inside", set_cwd },
 	{ "timeout", 't', "SECONDS", "end it after so long", set_timeout },
+	{ NULL, 0, NULL, NULL, NULL },
+};
+
+const struct option_row session_narrow_rows[] = {
+	SOCKET_ROW,
+	JSON_ROW,
+	{ "allow", 'a', "HOST[:PORT]", "what it may still reach (default ports: 80 and 443)",
+	  set_allow },
+	{ "no-network", 0, NULL, "it may reach nothing any more", set_no_network },
 	{ NULL, 0, NULL, NULL, NULL },
 };
 

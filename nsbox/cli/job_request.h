@@ -7,7 +7,8 @@
 #include "nsbox/cli/cli.h"
 #include "nsbox/cli/inputs.h"
 
-#define JOB_ENVS_MAX 256
+#define JOB_ENVS_MAX  256
+#define JOB_ALLOW_MAX 64
 
 struct job_options {
 	const char *socket, *manifest, *skill, *entry, *python, *function, *params, *cwd,
@@ -21,10 +22,13 @@ struct job_options {
 	const char *session;
 	double idle, ttl;
 	unsigned long max_commands;
+	const char *allow[JOB_ALLOW_MAX + 1];
+	unsigned allows;
+	bool no_network;
 };
 
 extern const struct option_row job_submit_rows[], job_plain_rows[], session_create_rows[],
-	session_exec_rows[];
+	session_exec_rows[], session_narrow_rows[];
 
 /* An exit status; with --json the answer is printed as it is. */
 int job_ask(const struct job_options *o, const char *method, const char *path,

@@ -201,12 +201,64 @@ static int session_delete(int argc, char **argv)
 	return one(argc, argv, "nsbox session delete [OPTION...] NAME", "DELETE");
 }
 
+static struct json_object *narrow_body(const struct job_options *o)
+{
+	struct json_object *body = json_object_new_object(), *policy = json_object_new_object();
+	struct json_object *allow = o->allows ? json_object_new_array() : NULL;
+
+	job_add_str(policy, "mode", o->allows ? "allowlist" : "none");
+	for (unsigned i = 0; i < o->allows; i++)
+		json_object_array_add(allow, json_object_new_string(o->allow[i]));
+	if (allow)
+		json_object_object_add(policy, "allow", allow);
+	json_object_object_add(body, "network_policy", policy);
+	return body;
+}
+
+static void show_network(struct json_object *session)
+{
+	struct json_object *policy = NULL, *allow = NULL;
+
+	json_object_object_get_ex(session, "network_policy", &policy);
+	printf("network: %s\n", answer_text(policy, "mode"));
+	if (!policy || !json_object_object_get_ex(policy, "allow", &allow))
+		return;
+	for (size_t i = 0; i < json_object_array_length(allow); i++)
+		printf("  %s\n", json_object_get_string(json_object_array_get_idx(allow, i)));
+}
+
+static int session_narrow(int argc, char **argv)
+{
+	struct job_options o = { 0 };
+	struct json_object *body;
+	struct answer a = { 0 };
+	char path[160];
+	int r = read_line(argc, argv,
+			  "nsbox session narrow [OPTION...] {--allow HOST[:PORT]... | "
+			  "--no-network} NAME",
+			  session_narrow_rows, &o);
+
+	if (r >= 0)
+		return r;
+	if (!o.allows == !o.no_network)
+		return cli_usage("either --allow or --no-network says what it may still reach");
+	snprintf(path, sizeof(path), "/v1/sessions/%s", o.session);
+	body = narrow_body(&o);
+	r = job_ask(&o, "PATCH", path, body, &a);
+	if (r == 0 && !o.json)
+		show_network(a.body);
+	answer_done(&a);
+	json_object_put(body);
+	return r;
+}
+
 static const struct command verbs[] = {
 	{ "create", session_create, "make one" },
 	{ "exec", session_exec, "run a program in one, which is made where there is none" },
 	{ "list", session_list, "those that are alive" },
 	{ "info", session_info, "one of them" },
 	{ "delete", session_delete, "end one, with all that runs in it" },
+	{ "narrow", session_narrow, "take away some of what it may reach outside" },
 	{ "ls", session_ls, "list its files" },
 	{ "get", session_get, "take a file out" },
 	{ "put", session_put, "put a file in" },

@@ -99,6 +99,43 @@ START_TEST(names_and_ports)
 }
 END_TEST
 
+/* What is within what, for sessions that are narrowed. */
+START_TEST(narrower_rules)
+{
+	static uint32_t any[] = { 0 };
+	static struct policy_host lists[][2] = {
+		{ { (char *)"a.wild.example", https, PROTOCOL_TCP, (char *)"/0" } },
+		{ { (char *)"*.b.wild.example", web, PROTOCOL_TCP, (char *)"/0" } },
+		{ { (char *)"198.51.100.64/26", https, PROTOCOL_TCP, (char *)"/0" } },
+		{ { (char *)"198.51.100.64/26", web, PROTOCOL_TCP, (char *)"/0" } },
+		{ { (char *)"198.51.0.0/16", https, PROTOCOL_TCP, (char *)"/0" } },
+		{ { (char *)"one.example", web, PROTOCOL_TCP, (char *)"/0" } },
+		{ { (char *)"wild.example", https, PROTOCOL_TCP, (char *)"/0" } },
+		{ { (char *)"a.wild.example", https, PROTOCOL_TCP, (char *)"/0" },
+		  { (char *)"other.example", https, PROTOCOL_TCP, (char *)"/1" } },
+		{ { (char *)"a.wild.example", any, PROTOCOL_TCP, (char *)"/0" } },
+	};
+	static const bool within[] = { true, true, true, false, false, false, false, false, false };
+	struct rules wide, open, w;
+	const char *pointer;
+
+	make(&wide, NETWORK_ALLOWLIST, hosts, ARRAY_SIZE(hosts), NULL, NULL);
+	make(&open, NETWORK_OPEN, NULL, 0, NULL, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		make(&w, NETWORK_ALLOWLIST, lists[i], lists[i][1].host ? 2 : 1, NULL, NULL);
+		ck_assert_msg(egress_within(&w.r, &wide.r, &pointer) == within[i], "list %zu", i);
+		if (lists[i][1].host)
+			ck_assert_str_eq(pointer, "/1");
+		ck_assert(egress_within(&w.r, &open.r, &pointer));
+		ck_assert(!egress_within(&open.r, &w.r, &pointer));
+		done(&w);
+	}
+	ck_assert(egress_within(&wide.r, &wide.r, &pointer));
+	done(&wide);
+	done(&open);
+}
+END_TEST
+
 /* Denied to all; the first row of each pair, and an address beside that network that is not. */
 static const struct {
 	const char *denied, *beside;
@@ -297,6 +334,7 @@ int main(void)
 	int failed;
 
 	tcase_add_test(tc, names_and_ports);
+	tcase_add_test(tc, narrower_rules);
 	tcase_add_loop_test(tc, denied_to_all, 0, (int)ARRAY_SIZE(networks));
 	tcase_add_test(tc, what_the_operator_says);
 	tcase_add_test(tc, inner_addresses);
