@@ -126,6 +126,8 @@ int child_helper(struct child *c, const struct helper_job *job, struct nsbox_err
 int child_close_others(int from, const int *keep, unsigned n);
 
 /* witness.c */
+/* Readable by mode and by mount; only the Landlock domain leaves it out. */
+#define WITNESS_FILE "/.nsbox/witness"
 int witness_run(const struct child *c, struct ctl_report *rep, struct nsbox_error *err);
 
 /* diagnose.c: why execve of this file failed, as code and message; returns -errnum. */

@@ -14,6 +14,10 @@
  *   ptrace      init is of another id, or undumpable and more privileged
  *   process     our parent is pid 1, or the leader that has it; the owner's pid must not exist
  *   capability  all sets empty, none to be had, no_new_privs on, filter mode 2
+ *
+ * It is part of every start, so it has to be cheap, and in a process just forked a call costs less
+ * than the first touch of a page: by the CPU, and once more by the kernel. Hence one stub for all
+ * calls, syscall(2), and one place on the stack for all that the kernel reads or writes.
  */
 #include "nsbox/child.h"
 
@@ -34,43 +38,51 @@
 
 enum verdict { NOT_TRIED, HELD, HOLE };
 
-static enum verdict try_write(const struct child *c)
+/* All that the kernel is shown. */
+struct scene {
+	const struct child *c;
+	char usr[24], dev[24], hidden[16];
+	struct sockaddr_in to;
+	struct __user_cap_header_struct head;
+	struct __user_cap_data_struct data[2];
+};
+
+static enum verdict try_write(struct scene *s)
 {
 	size_t trees;
 	bool imported =
-		blob_get(c->root, SEC_LANDLOCK, sizeof(struct landlock_rule), &trees) && trees;
-	const char *path = imported ? "/dev/.nsbox-witness" : "/usr/.nsbox-witness";
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		blob_get(s->c->root, SEC_LANDLOCK, sizeof(struct landlock_rule), &trees) && trees;
+	const char *path = imported ? s->dev : s->usr;
+	long fd =
+		syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
 	if (fd < 0)
 		return errno == EROFS || errno == EACCES || errno == EPERM ? HELD : NOT_TRIED;
-	close(fd);
+	close((int)fd);
 	unlink(path);
 	return HOLE;
 }
 
-static enum verdict try_landlock(const struct child *c)
+static enum verdict try_landlock(struct scene *s)
 {
-	int fd;
+	long fd;
 
-	if (!(c->enforced & NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_FS)))
+	if (!(s->c->enforced & NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_FS)))
 		return NOT_TRIED;
-	fd = open("/.nsbox/witness", O_RDONLY | O_CLOEXEC);
+	fd = syscall(SYS_openat, AT_FDCWD, s->hidden, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == EACCES ? HELD : NOT_TRIED;
-	close(fd);
+	close((int)fd);
 	return HOLE;
 }
 
 /* Has the operator opened the address, so that reaching it would be no hole? */
-static bool is_opened(const struct child *c, const struct sockaddr_in *to)
+static bool is_opened(const struct scene *s, const void *data, size_t size)
 {
 	struct egress_rules rules;
-	size_t size;
-	const void *data = blob_get(c->plan, SEC_EGRESS, 1, &size);
 
-	return size && (egress_check(data, size, &rules, NULL) < 0 ||
-			!egress_denied(&rules, 4, (const uint8_t *)&to->sin_addr, NULL));
+	return egress_check(data, size, &rules, NULL) < 0 ||
+	       !egress_denied(&rules, 4, (const uint8_t *)&s->to.sin_addr, NULL);
 }
 
 /* With egress there is a route, and the packet filter answers: at once, but not in the call. */
@@ -85,65 +97,70 @@ static int refused_soon(int fd)
 	return r;
 }
 
-static enum verdict try_connect(const struct child *c)
+/* Without egress what is asked is whether there is a way at all: of a datagram socket the kernel
+ * answers that without a connection's state. */
+static enum verdict try_connect(struct scene *s)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9) };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	size_t size;
+	const void *egress = blob_get(s->c->plan, SEC_EGRESS, 1, &size);
+	int kind = size ? SOCK_STREAM : SOCK_DGRAM;
+	long fd;
 	int r;
 
-	if (fd < 0)
-		return HELD;			/* the filter leaves no such sockets at all */
-	to.sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1, TEST-NET-1 */
-	if (is_opened(c, &to)) {
-		close(fd);
+	if (size && is_opened(s, egress, size))
 		return NOT_TRIED;
-	}
-	r = connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 ? errno : 0;
+	fd = syscall(SYS_socket, AF_INET, kind | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return HELD; /* the filter leaves no such sockets at all */
+	r = syscall(SYS_connect, fd, &s->to, sizeof(s->to)) < 0 ? errno : 0;
 	if (r == EINPROGRESS)
-		r = refused_soon(fd);
-	close(fd);
+		r = refused_soon((int)fd);
+	syscall(SYS_close, fd);
 	return r == 0 || r == EINPROGRESS ? HOLE : HELD;
 }
 
-static enum verdict try_syscall(const struct child *c)
+static enum verdict try_syscall(struct scene *s)
 {
 	if (syscall(SYS_mount, NULL, NULL, NULL, 0, NULL) == 0)
 		return HOLE;
 	return errno == EPERM || errno == ENOSYS ? HELD : HOLE;
 }
 
-static enum verdict try_ptrace(const struct child *c)
+static enum verdict try_ptrace(struct scene *s)
 {
 	return syscall(SYS_ptrace, PTRACE_SEIZE, 1, NULL, NULL) == 0 ? HOLE : HELD;
 }
 
-static enum verdict try_process(const struct child *c)
+static enum verdict try_process(struct scene *s)
 {
-	if (getppid() != c->parent_pid)
+	if (syscall(SYS_getppid) != s->c->parent_pid)
 		return HOLE;
 	/* Pids grow: one above our own has not been given out inside yet. */
-	if (c->owner_pid > getpid() && (kill(c->owner_pid, 0) == 0 || errno != ESRCH))
+	if (s->c->owner_pid > syscall(SYS_getpid) &&
+	    (syscall(SYS_kill, s->c->owner_pid, 0) == 0 || errno != ESRCH))
 		return HOLE;
 	return HELD;
 }
 
-static enum verdict try_capability(const struct child *c)
+static long ask(int what, long which)
 {
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { 0 };
+	return syscall(SYS_prctl, what, which, 0, 0, 0);
+}
 
-	if (syscall(SYS_capget, &head, data) < 0)
+static enum verdict try_capability(struct scene *s)
+{
+	if (syscall(SYS_capget, &s->head, s->data) < 0)
 		return HOLE;
 	for (int i = 0; i < 2; i++)
-		if (data[i].effective | data[i].permitted | data[i].inheritable)
+		if (s->data[i].effective | s->data[i].permitted | s->data[i].inheritable)
 			return HOLE;
-	if (prctl(PR_CAPBSET_READ, CAP_SYS_ADMIN, 0, 0, 0) != 0 ||
-	    prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 || prctl(PR_GET_SECCOMP, 0, 0, 0, 0) != 2)
+	if (ask(PR_CAPBSET_READ, CAP_SYS_ADMIN) != 0 || ask(PR_GET_NO_NEW_PRIVS, 0) != 1 ||
+	    ask(PR_GET_SECCOMP, 0) != 2)
 		return HOLE;
 	return HELD;
 }
 
-static enum verdict (*const acts[NSBOX_WITNESS_MAX])(const struct child *) = {
+static enum verdict (*const acts[NSBOX_WITNESS_MAX])(struct scene *) = {
 	[NSBOX_WITNESS_WRITE] = try_write,	     [NSBOX_WITNESS_LANDLOCK] = try_landlock,
 	[NSBOX_WITNESS_CONNECT] = try_connect,	     [NSBOX_WITNESS_SYSCALL] = try_syscall,
 	[NSBOX_WITNESS_PTRACE] = try_ptrace,	     [NSBOX_WITNESS_PROCESS] = try_process,
@@ -152,10 +169,19 @@ static enum verdict (*const acts[NSBOX_WITNESS_MAX])(const struct child *) = {
 
 int witness_run(const struct child *c, struct ctl_report *rep, struct nsbox_error *err)
 {
+	struct scene s = {
+		.c = c,
+		.usr = "/usr/.nsbox-witness",
+		.dev = "/dev/.nsbox-witness",
+		.hidden = WITNESS_FILE,
+		.to = { .sin_family = AF_INET, .sin_port = htons(9) },
+		.head = { .version = _LINUX_CAPABILITY_VERSION_3 },
+	};
 	uint64_t start = monotonic_us();
 
+	s.to.sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1, TEST-NET-1 */
 	for (int i = 0; i < NSBOX_WITNESS_MAX; i++) {
-		enum verdict v = acts[i](c);
+		enum verdict v = acts[i](&s);
 
 		if (v == NOT_TRIED)
 			continue;

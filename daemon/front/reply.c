@@ -222,6 +222,7 @@ static int put_witness(struct json_object *reply, const struct nsbox_result *res
 		if (res->witness_tried & (1u << w))
 			json_put_text(o, nsbox_witness_name(w),
 				      res->witness_held & (1u << w) ? "held" : "failed");
+	json_put_u64(reply, "witness_us", res->witness_us);
 	return json_put(reply, "witness", o);
 }
 

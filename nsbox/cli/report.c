@@ -156,6 +156,7 @@ static struct json_object *report_json(const struct report *rep)
 	add_grants(o, rep->policy);
 	add_layers(o, r);
 	json_object_object_add(o, "witness", witness_json(r));
+	json_object_object_add(o, "witness_us", json_object_new_int64(r->witness_us));
 	json_object_object_add(o, "network", egress_log_json(rep->egress, true));
 	json_object_object_add(o, "denials", egress_log_denials(rep->egress));
 	if (rep->outputs)

@@ -5,7 +5,8 @@
  *   compile   parse, resolve and compile a manifest in this process; the service's worker and cache
  *   filter    calls per second before and after a plan's filters are installed, in one process
  *   start     /bin/true: by posix_spawn, by nsbox_run() with plan and root at hand, by the nsbox
- *             command, by bubblewrap where it is installed; rounds are interleaved, medians compared
+ *             command, by bubblewrap where it is installed; rounds are interleaved, medians compared;
+ *             and what of it the witness takes
  *
  * bench [--json] NSBOX_DIRECTORY
  */
@@ -249,7 +250,8 @@ static double spawn_us(const char *const *argv)
 	return now_us() - began;
 }
 
-static double run_us(const struct nsbox_plan *plan, const struct nsbox_root *root)
+static double run_us(const struct nsbox_plan *plan, const struct nsbox_root *root,
+		     double *ret_witness)
 {
 	const char *const argv[] = { "/bin/true", NULL };
 	const struct nsbox_sandbox_options so = { .layers = nsbox_host_layers(&host),
@@ -264,6 +266,7 @@ static double run_us(const struct nsbox_plan *plan, const struct nsbox_root *roo
 		die("nsbox_run", &err);
 	if (res.exit_status != 0)
 		die("nsbox_run", &res.error);
+	*ret_witness = res.witness_us;
 	return now_us() - began;
 }
 
@@ -277,7 +280,7 @@ static void bench_start(struct json_object *o)
 	char program[4096];
 	const char *const nsbox[] = { program, "run", "--no-tty", "--", "/bin/true", NULL };
 	bool has_bwrap = access(bwrap[0], X_OK) == 0;
-	double v[4][ROUNDS], base;
+	double v[4][ROUNDS], witness[ROUNDS], base;
 	struct nsbox_plan *plan = NULL;
 	struct nsbox_root *root = NULL;
 	struct nsbox_error err = { 0 };
@@ -288,7 +291,7 @@ static void bench_start(struct json_object *o)
 		die("prepare", &err);
 	for (int i = 0; i < ROUNDS; i++) {
 		v[0][i] = spawn_us(bare);
-		v[1][i] = run_us(plan, root);
+		v[1][i] = run_us(plan, root, &witness[i]);
 		v[2][i] = spawn_us(nsbox);
 		if (has_bwrap)
 			v[3][i] = spawn_us(bwrap);
@@ -299,6 +302,7 @@ static void bench_start(struct json_object *o)
 	put(o, "spawnMs", base / 1000);
 	put(o, "libraryMs", median(v[1], ROUNDS) / 1000);
 	put(o, "libraryRatio", median(v[1], ROUNDS) / base);
+	put(o, "witnessUs", median(witness, ROUNDS));
 	put(o, "commandMs", median(v[2], ROUNDS) / 1000);
 	put(o, "commandRatio", median(v[2], ROUNDS) / base);
 	if (has_bwrap) {

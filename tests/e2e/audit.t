@@ -61,12 +61,12 @@ def test_receipt(t, daemon):
     t.equal(receipt["policy_sha256"], reply["policy_sha256"], "and as it was resolved")
     t.ok(re.fullmatch("[0-9a-f]{64}", receipt["plan_sha256"]) and re.match("host:|sha256:", receipt["image_digest"]),
          "the plan and the image", "%s %s" % (receipt.get("plan_sha256"), receipt.get("image_digest")))
-    for key in ("enforced", "notEnforced", "witness", "limits"):
+    for key in ("enforced", "notEnforced", "witness", "witness_us", "limits"):
         t.equal(receipt[key], reply[key], "%s is as in the reply" % key)
     t.equal((receipt["cause"], receipt["exit_code"], receipt["workspace_id"], receipt["trace_id"]),
             ("exit", 3, "w", "tr"), "how it ended, and whose it was")
     t.ok(receipt["created_ms"] <= receipt["started_ms"] <= receipt["finished_ms"]
-         and receipt["wall_us"] > 0 and receipt["setup_us"] > 0, "and when")
+         and receipt["wall_us"] > 0 and receipt["setup_us"] > 0 and receipt["witness_us"] > 0, "and when")
     again = command(daemon, "true", manifest={"manifestVersion": 1, "name": "m"})
     other = daemon.ask("GET", "/v1/receipts/" + again["receipt_id"])[1]
     t.ok(other["manifest_sha256"] == receipt["manifest_sha256"] and other["image_digest"] == receipt["image_digest"],

@@ -113,7 +113,7 @@ struct nsbox_result {
 	uint64_t memory_limit;		      /* bytes */
 	uint32_t pids_limit_hits;	      /* forks refused by the limit */
 	uint32_t oom_kills;
-	uint32_t witness_us;
+	uint32_t witness_us; /* that its acts took; before the program's first instruction */
 	uint32_t reserved;
 	struct nsbox_error error; /* cause exec and sandbox: what failed; else code 0 or a note */
 };

@@ -310,8 +310,8 @@ def read_tree(root):
 class Daemon:
     name = "daemon"
 
-    def __init__(self, sock=None):
-        self.servers = None if sock else outside.Servers()
+    def __init__(self, sock=None, servers=True):
+        self.servers = outside.Servers() if servers and not sock else None
         self.service = service.Daemon(sock, options=self.servers.daemon_options() if self.servers else ())
         self.active = {self.service.pid}
         self.pids = self.service.pids()
