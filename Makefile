@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # One Makefile, no configure. `make` builds everything under build/$(VARIANT)/; `make help` lists
-# the targets. Variables: VARIANT=release|asan|ubsan|cover, V=1 shows commands, DESTDIR, PREFIX.
+# the targets. Variables: VARIANT=release|sanitized|asan|ubsan|cover, V=1 shows commands, DESTDIR, PREFIX.
 
 VERSION   := 0.1.0
 SOVERSION := 0
@@ -38,6 +38,7 @@ HARDEN := -fstack-protector-strong -fstack-clash-protection -fPIC \
 OPT_release := -O2 -g -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 OPT_arm64   := $(OPT_release)
 OPT_asan    := -O1 -g -fsanitize=address -fno-omit-frame-pointer
+OPT_sanitized := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 OPT_ubsan   := -O1 -g -fsanitize=undefined -fno-sanitize-recover=all
 OPT_cover   := -O0 -g --coverage
 OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
@@ -78,6 +79,7 @@ obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_A  := $(B)/libnsbox.a
 LIB_SO := $(B)/libnsbox.so.$(SOVERSION)
 PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-egress nsbox-probe nsbox-mutant
+LIBEXEC := $(filter-out nsbox nsboxd,$(PROGS))
 
 all: $(LIB_A) $(LIB_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc ## build everything (default)
 
@@ -175,16 +177,18 @@ tests: $(UNIT) $(KERNEL) $(TOOLS) ## build the unit and kernel tests
 PROVE := prove --timer --failures --exec ''
 in_tree = $(addprefix ./,$(1))
 
+# Builds take all processors unless the caller has said how many.
+JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+
 # The packages come first and make starts anew after them: it asks pkg-config as it reads this file.
 check: ## install what is missing (apt, as root), build, run all tests
 	$(Q)tests/support/install-packages build test
+	$(Q)$(MAKE) --no-print-directory $(JOBS) all tests
 	$(Q)$(MAKE) --no-print-directory check-here
 
 check-here: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox nsbox-test)
-	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E))
-	$(Q)$(if $(ROOT),echo '--- the same as an ordinary user' && \
-		tests/support/as-user $(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E)))
+	$(Q)tests/support/both-halves $(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E))
 
 check-unit: $(UNIT) ## unit tests alone, as the caller
 	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS))
@@ -234,6 +238,7 @@ check-arm64: ## compile the library and the tools for arm64, without linking
 HEAVY ?= $(wildcard tests/e2e/heavy/*.t)
 check-heavy: ## what needs large packages: Java, an office suite, other roots and interpreters
 	$(Q)tests/support/install-packages build test heavy
+	$(Q)$(MAKE) --no-print-directory $(JOBS) all
 	$(Q)$(MAKE) --no-print-directory check-heavy-here
 
 check-heavy-here: all
@@ -242,12 +247,13 @@ check-heavy-here: all
 
 quickstart: ## install what is missing, build, run a first function and a first skill
 	$(Q)tests/support/install-packages build
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) --no-print-directory $(JOBS) all
 	$(Q)tests/support/quickstart
 
 # Sanitizer builds: all but what counts leftovers (a thousand slow runs) and what installs.
-asan ubsan: ## the tests under AddressSanitizer, UndefinedBehaviorSanitizer
+sanitized asan ubsan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, both or one
 	$(Q)tests/support/install-packages build test
+	$(Q)$(MAKE) --no-print-directory $(JOBS) VARIANT=$@ all tests
 	$(Q)$(MAKE) --no-print-directory VARIANT=$@ check-sanitized
 
 # Not under a sanitizer: what counts leftovers, memory or time of whole runs (the runtime's own would be
@@ -290,8 +296,10 @@ $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(call obj,$(COMMON_SRC) daemon/egres
 
 fuzz-smoke: ## fuzz each parser for FUZZ_SECONDS (20)
 	$(Q)tests/support/install-packages build fuzz
+	$(Q)$(MAKE) --no-print-directory $(JOBS) VARIANT=fuzz CC=clang fuzz-targets
 	$(Q)$(MAKE) --no-print-directory VARIANT=fuzz CC=clang fuzz-here
 
+fuzz-targets: $(FUZZ)
 fuzz-here: $(FUZZ)
 	$(Q)for f in $(FUZZ); do n=$${f##*/fuzz_}; \
 		mkdir -p build/corpus/$$n tests/fuzz/corpus/$$n && echo "--- $$n" && \
@@ -382,7 +390,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 		$(D)$(INCLUDEDIR)/nsbox $(addprefix $(D)$(MANDIR)/man,1 3 5 8)
 	$(Q)$(INSTALL) -m 755 $(B)/nsbox $(D)$(BINDIR)/
 	$(Q)$(INSTALL) -m 755 $(B)/nsboxd $(D)$(SBINDIR)/
-	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-egress nsbox-probe nsbox-mutant) $(D)$(LIBEXECDIR)/
+	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,$(LIBEXEC)) $(D)$(LIBEXECDIR)/
 	$(Q)$(INSTALL) -m 644 $(LIB_A) $(B)/libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/libnsbox.so
 	$(Q)sed $(PC_SUBST) nsbox/libnsbox.pc.in >$(D)$(LIBDIR)/pkgconfig/libnsbox.pc
@@ -404,7 +412,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 
 uninstall: ## remove what install put there
 	$(Q)rm -f $(D)$(BINDIR)/nsbox $(D)$(SBINDIR)/nsboxd
-	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-egress nsbox-probe nsbox-mutant)
+	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,$(LIBEXEC))
 	$(Q)rm -f $(addprefix $(D)$(LIBDIR)/,libnsbox.a libnsbox.so libnsbox.so.$(SOVERSION) pkgconfig/libnsbox.pc)
 	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
 	$(Q)rm -rf $(D)$(MAXKBDIR)
@@ -428,7 +436,7 @@ clean: ## remove build/
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
 .PHONY: all soak-files tests bench check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
-	check-sanitized quickstart soak soak-here asan ubsan fuzz-smoke fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
+	check-sanitized quickstart soak soak-here sanitized asan ubsan fuzz-smoke fuzz-targets fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall dist help clean
 .DEFAULT_GOAL := all
 .SECONDARY:

@@ -22,8 +22,7 @@ from nsboxtest import cli, leftovers, paths, tap
 ENOSYS = os.path.join(paths.BUILD, "tests", "tools", "enosys")
 ROOT = os.getuid() == 0
 # The sanitizer's leak detector forks and traces at exit, and its start reads a limit, behind our filters.
-SANITIZED = paths.VARIANT == "asan"
-ENV = dict(os.environ, ASAN_OPTIONS="detect_leaks=0") if SANITIZED else None
+ENV = dict(os.environ, ASAN_OPTIONS="detect_leaks=0") if paths.ASAN else None
 KINDS = ("no_processes", "no_mounts", "no_cgroups", "no_netns")
 
 # Calls that fail, what the message must hold. Some are made by a privileged owner alone.
@@ -130,7 +129,7 @@ def test_enosys(t):
 def test_faults(t):
     before = leftovers.Snapshot()
     for calls, message in FAULTS + (PRIVILEGED if ROOT else []):
-        if SANITIZED and calls == "prlimit64":
+        if paths.ASAN and calls == "prlimit64":
             continue
         must_not_run(t, before, calls, message, faulty(calls, "sh", "-c", "echo RAN"))
 

@@ -7,6 +7,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 VARIANT = os.environ.get("VARIANT", "release")
+ASAN = VARIANT in ("asan", "sanitized")  # AddressSanitizer's runtime is in what is tested
 BUILD = os.path.join(ROOT, "build", VARIANT)
 NSBOX = os.environ.get("NSBOX", os.path.join(BUILD, "nsbox"))
 NSBOXD = os.environ.get("NSBOXD", os.path.join(os.path.dirname(NSBOX), "nsboxd"))
