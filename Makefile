@@ -17,6 +17,9 @@ SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),,$(PREFIX))/etc
 UNITDIR    ?= $(PREFIX)/lib/systemd/system
 TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+BASHCOMPDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHCOMPDIR ?= $(PREFIX)/share/zsh/site-functions
+FISHCOMPDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 MAXKBDIR   ?= $(PREFIX)/share/nsbox/maxkb
 
 CC      ?= gcc
@@ -397,6 +400,10 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/libnsbox.so
 	$(Q)sed $(PC_SUBST) nsbox/libnsbox.pc.in >$(D)$(LIBDIR)/pkgconfig/libnsbox.pc
 	$(Q)$(INSTALL) -m 644 nsbox/include/nsbox/*.h $(D)$(INCLUDEDIR)/nsbox/
+	$(Q)$(INSTALL) -d $(D)$(BASHCOMPDIR) $(D)$(ZSHCOMPDIR) $(D)$(FISHCOMPDIR)
+	$(Q)$(INSTALL) -m 644 nsbox/completion/nsbox.bash $(D)$(BASHCOMPDIR)/nsbox
+	$(Q)$(INSTALL) -m 644 nsbox/completion/_nsbox $(D)$(ZSHCOMPDIR)/
+	$(Q)$(INSTALL) -m 644 nsbox/completion/nsbox.fish $(D)$(FISHCOMPDIR)/
 	$(Q)$(INSTALL) -d $(D)$(MAXKBDIR)/nsbox_maxkb
 	$(Q)$(INSTALL) -m 644 maxkb/nsbox_maxkb/*.py $(D)$(MAXKBDIR)/nsbox_maxkb/
 	$(Q)$(INSTALL) -d $(D)$(MAXKBDIR)/kits
@@ -417,6 +424,7 @@ uninstall: ## remove what install put there
 	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,$(LIBEXEC))
 	$(Q)rm -f $(addprefix $(D)$(LIBDIR)/,libnsbox.a libnsbox.so libnsbox.so.$(SOVERSION) pkgconfig/libnsbox.pc)
 	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
+	$(Q)rm -f $(D)$(BASHCOMPDIR)/nsbox $(D)$(ZSHCOMPDIR)/_nsbox $(D)$(FISHCOMPDIR)/nsbox.fish
 	$(Q)rm -rf $(D)$(MAXKBDIR)
 	$(Q)for page in $(MAN); do rm -f $(D)$(MANDIR)/man$${page##*.}/$${page##*/}; done
 	$(Q)if cmp -s daemon/units/nsboxd.json $(D)$(SYSCONFDIR)/nsbox/nsboxd.json; then rm $(D)$(SYSCONFDIR)/nsbox/nsboxd.json; fi

@@ -28,7 +28,8 @@ static int take(int fd, struct pack *p, struct nsbox_error *err)
 
 			if (!q && room >= PACK_MAX)
 				return nsbox_fail(err, NSBOX_E_LIMIT, EFBIG,
-						  "it is larger than %u MiB packed", PACK_MAX >> 20);
+						  "it is larger than %u MiB packed",
+						  PACK_MAX >> 20);
 			if (!q)
 				return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read the archive");
 			p->data = q;

@@ -44,12 +44,14 @@ def test_twins(t):
     t.ok(linked("nsbox-compile", "JSON") and linked("nsbox-compile", "filter compiler"),
          "nsbox-compile has JSON and the filter compiler")
     t.ok(linked("nsbox-unpack", "archives"), "nsbox-unpack has archives")
+    t.ok(linked("nsbox-pack", "archives"), "nsbox-pack has them, too")
     t.ok(linked("nsbox-import", "archives") and linked("nsbox-import", "JSON"), "nsbox-import has archives and JSON")
 
 
 def test_front(t):
     t.equal(linked("nsboxd", "archives"), [], "nsboxd has nothing for archives")
     t.equal(linked("nsbox-compile", "HTTP"), [], "nsbox-compile has nothing for HTTP")
+    t.equal(linked("nsbox", "archives"), [], "nor has nsbox, which starts without their two dozen libraries")
     t.equal(linked("nsbox", "SQL"), [], "nsbox has nothing for SQL")
     t.equal(linked("nsbox-unpack", "JSON"), [], "nsbox-unpack has nothing for JSON")
 
