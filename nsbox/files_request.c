@@ -91,6 +91,19 @@ int nsbox_sandbox_files(struct nsbox_sandbox *sb, const struct nsbox_file_reques
 	return r < 0 ? r : nsbox_sandbox_files_blob(sb, fd, id, in, out, err);
 }
 
+static bool workspace_is_apart(const struct nsbox_sandbox *sb)
+{
+	const struct blob *plan = plan_blob(sb->plan);
+	size_t n;
+	const struct mount_op *ops = blob_get(plan, SEC_OPS, sizeof(*ops), &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (ops[i].kind == OP_TMPFS &&
+		    strcmp(blob_get_str(plan, ops[i].dst), "/workspace") == 0)
+			return true;
+	return false;
+}
+
 int nsbox_sandbox_upper(struct nsbox_sandbox *sb, enum nsbox_upper form, uint32_t id, int out_fd,
 			struct nsbox_error *err)
 {
@@ -106,6 +119,12 @@ int nsbox_sandbox_upper(struct nsbox_sandbox *sb, enum nsbox_upper form, uint32_
 		return nsbox_fail(err, NSBOX_E_UNSUPPORTED, EROFS,
 				  "the sandbox's root is read-only (profile strict): there are no "
 				  "changes of it");
+	if (form == NSBOX_UPPER_WHOLE && workspace_is_apart(sb))
+		return nsbox_fail(
+			err, NSBOX_E_UNSUPPORTED, EXDEV,
+			"the workspace has a size of its own (filesystem.workspace.size) "
+			"and so is no part of the root, whose files alone are kept: leave "
+			"the size out");
 	if (sb->files_running >= NSBOX_FILES_AT_ONCE)
 		return nsbox_fail(err, NSBOX_E_LIMIT, EBUSY,
 				  "%d requests about the sandbox's files are under way",

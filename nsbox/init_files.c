@@ -39,6 +39,14 @@ static void close_all(int *fds, unsigned n)
 		close_fd(&fds[i]);
 }
 
+static struct init_helper *find_helper(struct init_files *f, uint32_t id)
+{
+	for (unsigned i = 0; i < INIT_HELPERS_MAX; i++)
+		if (f->helper[i].helper.pid && f->helper[i].id == id)
+			return &f->helper[i];
+	return NULL;
+}
+
 static struct init_helper *place_for(struct init_files *f, uint32_t id)
 {
 	struct init_helper *free_place = NULL;
@@ -52,6 +60,19 @@ static struct init_helper *place_for(struct init_files *f, uint32_t id)
 			free_place = h;
 	}
 	return free_place;
+}
+
+/* Everything in the namespace but us; helpers that run are stopped, too, and go on later. */
+static void stop_all(struct init_files *f)
+{
+	if (f->stopping++ == 0)
+		kill(-1, SIGSTOP);
+}
+
+static void go_on(struct init_files *f)
+{
+	if (--f->stopping == 0)
+		kill(-1, SIGCONT);
 }
 
 static void start(struct init_files *f, uint32_t id, const struct helper_job *job, uint64_t us,
@@ -188,6 +209,21 @@ static int run_upper(struct child *c, void *arg, struct nsbox_error *err)
 	return upper_send(c->upper, job->form, &c->ready, job->out, err);
 }
 
+/* What is kept shall be one state of the files: nothing runs while they are read. */
+static void start_alone(struct init_files *f, uint32_t id, const struct helper_job *job,
+			struct ctl_report *rep)
+{
+	struct init_helper *h;
+
+	stop_all(f);
+	start(f, id, job, COLLECT_LIMIT_US, rep);
+	h = rep->error.code ? NULL : find_helper(f, id);
+	if (h)
+		h->alone = true;
+	else
+		go_on(f);
+}
+
 void init_files_upper(struct init_files *f, const struct ctl_request *req, int *fds, unsigned n)
 {
 	struct upper_job job = { (enum nsbox_upper)req->flags, n ? fds[0] : -1 };
@@ -200,8 +236,10 @@ void init_files_upper(struct init_files *f, const struct ctl_request *req, int *
 		nsbox_fail(&rep.error, NSBOX_E_PROTOCOL, 0,
 			   "malformed request for the upper layer");
 		tell(f, req->id, &rep);
-	} else {
+	} else if (job.form == NSBOX_UPPER_LIST) {
 		start(f, req->id, &helper, COLLECT_LIMIT_US, &rep);
+	} else {
+		start_alone(f, req->id, &helper, &rep);
 	}
 	close_all(fds, n);
 }
@@ -265,6 +303,9 @@ bool init_files_reaped(struct init_files *f, pid_t pid, int status)
 		if (child_helper_over(&h->helper, status, &rep.error) < 0)
 			explain(h, &rep.error);
 		h->helper.pid = 0;
+		if (h->alone)
+			go_on(f);
+		h->alone = false;
 		tell(f, h->id, &rep);
 		return true;
 	}

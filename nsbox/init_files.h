@@ -16,11 +16,13 @@ struct init_helper {
 	uint32_t id;	      /* of the request, 0: it collects */
 	uint64_t due_us;      /* when it is asked to end, later killed */
 	uint32_t stopped;     /* enum nsbox_error_code: why it was asked to, or 0 */
+	bool alone;	      /* programs are stopped until it has ended */
 };
 
 struct init_files {
 	struct child *child;
 	struct init_helper helper[INIT_HELPERS_MAX];
+	unsigned stopping; /* helpers that run alone */
 };
 
 void init_files_init(struct init_files *f, struct child *c);

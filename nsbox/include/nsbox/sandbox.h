@@ -194,6 +194,9 @@ int nsbox_sandbox_files_cancel(struct nsbox_sandbox *sb, uint32_t id, struct nsb
  * What the programs have changed in the root, while they run or after: written to out_fd (borrowed),
  * which may be a pipe. Needs a sandbox made with `track` from a plan whose root can be written.
  * NSBOX_EVENT_FILES with that id follows; id and number of requests as above.
+ * While WHOLE and LAYER are read the programs that run are stopped, and go on afterwards (also one that
+ * had stopped before); start none meanwhile. What is on mounts of its own is no part of either: /tmp,
+ * and a workspace that has a size of its own, which WHOLE is refused for (NSBOX_E_UNSUPPORTED).
  *
  * A sandbox that begins with NSBOX_UPPER_WHOLE of another, made from the same image and a plan of
  * the same kind, has its files: a fork, or the way back to an earlier state. Files alone: no
