@@ -268,7 +268,7 @@ UNSANITIZED = $(addprefix %/,test_confine leaks.t selftest.t library.t journal.t
 	$(addprefix %/,$(UNTRIED))
 # Not looked at under one yet: each is to leave this list when it has been.
 UNTRIED := changes.t config.t doctor.t egress.t egress-daemon.t egress-hard.t files.t hostile.t image.t interactive.t \
-	maxkb.t maxkb-cve.t maxkb-kits.t maxkb-mcp.t maxkb-shell.t outputs.t secrets.t sessions.t test_session
+	maxkb.t maxkb-cve.t maxkb-kits.t maxkb-mcp.t maxkb-shell.t outputs.t secrets.t sessions.t snapshots.t test_session
 check-sanitized: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(PROVE) $(call in_tree,$(filter-out $(if $(filter all,$(SANITIZED)),,$(UNSANITIZED)), \
@@ -286,6 +286,12 @@ soak-files: ## 100000 requests about files that hostile code swaps meanwhile (ha
 	$(Q)tests/support/install-packages build test
 	$(Q)$(MAKE) --no-print-directory all $(B)/tests/kernel/test_hostile_files
 	$(Q)NSBOX_ROUNDS=100000 $(PROVE) ./$(B)/tests/kernel/test_hostile_files
+
+soak-snapshots: ## 1000 snapshots and forks of a session (five minutes)
+	$(Q)tests/support/install-packages build test
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
+	$(Q)SNAPSHOT_CYCLES=1000 $(PROVE) ./tests/e2e/snapshots.t
 
 # Each target runs for a while on its corpus; what it finds on the way stays in build/corpus.
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -445,7 +451,7 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all soak-files tests bench check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
+.PHONY: all soak-files soak-snapshots tests bench check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
 	check-sanitized quickstart soak soak-here sanitized asan ubsan fuzz-smoke fuzz-targets fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall dist help clean
 .DEFAULT_GOAL := all

@@ -125,10 +125,16 @@ static bool terminated(const char *s, size_t size)
 	return memchr(s, 0, size) != NULL;
 }
 
+static bool plain(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/* As image_name_check() has it; "" is the host's. */
 static bool image_name_ok(const char *s)
 {
-	for (; *s; s++)
-		if (!strchr("abcdefghijklmnopqrstuvwxyz0123456789._-", *s))
+	for (const char *p = s; *p; p++)
+		if (!plain(*p) && (p == s || !strchr("._-/:", *p) || (!plain(p[1]) && p[1] != '_')))
 			return false;
 	return true;
 }
@@ -137,9 +143,9 @@ static bool image_name_ok(const char *s)
 static const struct {
 	uint8_t min, max;
 } request_fds[WIRE_KIND_MAX] = {
-	[WIRE_NEW] = { 1, 2 },	   [WIRE_EXEC] = { 1, 6 },  [WIRE_KILL] = { 0, 0 },
-	[WIRE_COLLECT] = { 1, 1 }, [WIRE_FILES] = { 1, 3 }, [WIRE_FILES_CANCEL] = { 0, 0 },
-	[WIRE_END] = { 0, 0 },
+	[WIRE_NEW] = { 1, 3 },		[WIRE_EXEC] = { 1, 6 },	 [WIRE_KILL] = { 0, 0 },
+	[WIRE_COLLECT] = { 1, 1 },	[WIRE_FILES] = { 1, 3 }, [WIRE_UPPER] = { 1, 1 },
+	[WIRE_FILES_CANCEL] = { 0, 0 }, [WIRE_END] = { 0, 0 },
 };
 
 /* One descriptor, then those of the set. */
@@ -158,14 +164,22 @@ static const char *request_fault(const struct wire_request *q, unsigned n)
 		return "number of a program";
 	if (q->fds != n || n < request_fds[q->kind].min || n > request_fds[q->kind].max)
 		return "number of descriptors";
+	if (q->kind == WIRE_NEW &&
+	    (q->arg & ~(uint32_t)WIRE_NEW_ALL || !set_fits(q->arg & WIRE_NEW_FDS, WIRE_NEW_FDS, n)))
+		return "descriptor set";
+	if (q->kind == WIRE_UPPER && q->arg > NSBOX_UPPER_LAYER)
+		return "form of the upper layer";
 	if (q->kind == WIRE_EXEC && !set_fits(q->arg, WIRE_IO_ALL, n))
 		return "descriptor set";
 	if (q->kind == WIRE_FILES && !set_fits(q->arg, WIRE_FILES_ALL, n))
 		return "descriptor set";
-	if ((q->kind == WIRE_FILES || q->kind == WIRE_FILES_CANCEL) && q->arg2 == 0)
+	if ((q->kind == WIRE_FILES || q->kind == WIRE_UPPER || q->kind == WIRE_FILES_CANCEL) &&
+	    q->arg2 == 0)
 		return "number of a request";
 	if (!terminated(q->image, sizeof(q->image)) || !image_name_ok(q->image))
 		return "image name";
+	if (!terminated(q->image_digest, sizeof(q->image_digest)))
+		return "image digest";
 	if (!terminated(q->base, sizeof(q->base)))
 		return "base path";
 	if (q->outputs > WIRE_OUTPUTS_MAX)

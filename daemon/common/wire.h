@@ -5,8 +5,8 @@
  * message is one packet of exactly sizeof(struct) bytes. Either side ends its trust in the other
  * at the first malformed message.
  *
- * Front -> spawn: NEW makes a sandbox (plan, and a file stream to unpack), EXEC runs in it, several
- * at once where they leave their processes behind, KILL, COLLECT, FILES, END. Spawn -> front: EVENT,
+ * Front -> spawn: NEW makes a sandbox (plan, a file stream to unpack, files to begin with), EXEC runs in
+ * it, several at once where they leave their processes behind, KILL, COLLECT, FILES, UPPER, END. Spawn -> front: EVENT,
  * the library's struct nsbox_event.
  */
 #ifndef DAEMON_WIRE_H
@@ -22,17 +22,29 @@
 #define WIRE_FDS_MAX	 6
 
 enum wire_kind {
-	WIRE_NEW = 1, /* fds: plan, files or none. image: name */
+	WIRE_NEW =
+		1, /* fds: plan, then those that `arg` (WIRE_NEW_*) has. image: name; image_digest: what
+			 that has to be, "" for anything */
 	WIRE_EXEC, /* exec; fds: exec request, then those of struct nsbox_io that `arg` (WIRE_IO_*) has */
 	WIRE_KILL,    /* exec, 0: all; arg: cause, arg2: signal */
 	WIRE_COLLECT, /* exec: whose outputs, or 0; fds: out. outputs */
 	WIRE_FILES, /* fds: request (nsbox_files_encode()), then those that `arg` (WIRE_FILES_*) has. arg2:
 		       its number, not 0 */
+	WIRE_UPPER,	   /* arg: enum nsbox_upper; fds: out. arg2: as above */
 	WIRE_FILES_CANCEL, /* arg2: the number */
 	WIRE_END,	   /* take the sandbox down */
 	WIRE_EVENT,	   /* spawn -> front; fds: terminal master, or none */
 	WIRE_HELLO,	   /* spawn -> front, first and once: struct wire_hello */
 	WIRE_KIND_MAX
+};
+
+/* Which descriptors come with WIRE_NEW, in this order; and TRACK: WIRE_UPPER will be asked for. */
+enum wire_new {
+	WIRE_NEW_FILES = 1 << 0,
+	WIRE_NEW_UPPER = 1 << 1,
+	WIRE_NEW_FDS = (1 << 2) - 1,
+	WIRE_NEW_TRACK = 1 << 2,
+	WIRE_NEW_ALL = (1 << 3) - 1
 };
 
 /* Which descriptors come with WIRE_EXEC, in this order. */
@@ -59,10 +71,11 @@ struct wire_request {
 	uint64_t sandbox; /* chosen by the front, unique while alive, never 0 */
 	uint64_t exec;	  /* as well, of a program in it */
 	uint32_t arg, arg2;
-	uint32_t fds;	  /* how many descriptors come along */
-	uint32_t outputs; /* used entries */
-	char image[64];	  /* NUL-terminated, [a-z0-9._-] */
-	char base[256];	  /* COLLECT: NUL-terminated, "" = working directory */
+	uint32_t fds;	       /* how many descriptors come along */
+	uint32_t outputs;      /* used entries */
+	char image[128];       /* NUL-terminated, [A-Za-z0-9._-/:] */
+	char image_digest[80]; /* NEW: NUL-terminated */
+	char base[256];	       /* COLLECT: NUL-terminated, "" = working directory */
 	struct wire_output output[WIRE_OUTPUTS_MAX];
 };
 

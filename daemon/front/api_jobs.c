@@ -19,6 +19,7 @@
 #include "daemon/front/evidence.h"
 #include "daemon/front/json_reply.h"
 #include "daemon/front/session_network.h"
+#include "daemon/front/snapshot.h"
 #include "nsbox/util.h"
 
 #define LIST_MAX	1000
@@ -94,7 +95,8 @@ void api_gone(void *ctx, struct http_request *rq)
 	enum call_kind kind;
 
 	if (!c) {
-		if (!box_files_gone(ctx, rq) && !session_network_gone(ctx, rq))
+		if (!box_files_gone(ctx, rq) && !session_network_gone(ctx, rq) &&
+		    !snapshot_gone(ctx, rq))
 			control_gone(ctx, rq);
 		return;
 	}
@@ -318,7 +320,7 @@ static bool join(struct front *f, struct asked *a, struct session **ret)
 		f->metrics.counter[METRIC_FULL]++;
 		api_reply_busy(a->rq, &err, SESSION_RETRY_S);
 	} else if (r < 0) {
-		api_reply_error(a->rq, r == -EEXIST ? 409 : 0, &err);
+		api_reply_error(a->rq, r == -EEXIST ? 409 : r == -ENOENT ? 404 : 0, &err);
 	}
 	return r == 0;
 }

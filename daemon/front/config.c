@@ -198,6 +198,18 @@ static int take_sessions(struct json_reader *r, struct json_object *v, const str
 	return json_read_object(r, v, session_fields, ARRAY_SIZE(session_fields), false, dst);
 }
 
+static const struct json_field snapshot_fields[] = {
+	{ "max", json_take_u64, AT(snapshots), .min = 1, .max = 100000 },
+	{ "size", take_mb, AT(snapshot_mb) },
+	{ "keep", take_seconds, AT(snapshot_keep_s), .min = 1, .max = 3650 * DAY_S },
+};
+
+static int take_snapshots(struct json_reader *r, struct json_object *v, const struct json_field *f,
+			  void *dst)
+{
+	return json_read_object(r, v, snapshot_fields, ARRAY_SIZE(snapshot_fields), false, dst);
+}
+
 static const struct json_field tcp_fields[] = {
 	{ "listen", take_chars, AT(tcp), .max = SPACE(tcp), .required = true },
 	{ "tokens", take_path, AT(tokens), .max = SPACE(tokens), .required = true },
@@ -225,6 +237,7 @@ static const struct json_field config_fields[] = {
 	{ "queue",       json_take_u64,   AT(queue_max), .min = 1, .max = 100000 },
 	{ "workspaces",  take_workspaces },
 	{ "sessions",    take_sessions },
+	{ "snapshots",   take_snapshots },
 	{ "keepResults", take_seconds,    AT(keep_s), .min = 1, .max = 3650 * DAY_S },
 	{ "keepSize",    take_mb,         AT(keep_mb) },
 	{ "drain",       take_seconds,    AT(drain_s), .min = 1, .max = DAY_S },

@@ -25,6 +25,7 @@
 
 #include "daemon/front/evidence.h"
 #include "daemon/front/log.h"
+#include "daemon/front/snapshot.h"
 #include "nsbox/util.h"
 
 #define ASKED_BYTES	(UINT64_C(512) << 20) /* a full queue of small jobs stays below */
@@ -324,6 +325,8 @@ static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, int 
 		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "set up the front");
 	if (r == 0)
 		r = journal_open(f->data_fd, 0, &f->journal, err);
+	if (r == 0)
+		r = snapshots_open(f->data_fd, &f->snapshots, err);
 	if (r < 0)
 		return r;
 	f->services.loop = f->loop;
@@ -354,6 +357,7 @@ static void tear_down(struct front *f)
 		front_list_drop(f, f->first);
 	session_network_close(f);
 	sessions_close(f);
+	snapshots_close(f->snapshots);
 	queue_free(f->queue);
 	usage_free(f->usage);
 	audit_close(&f->audit);

@@ -16,6 +16,8 @@ struct json_object;
 struct box_files_op;
 struct narrowing;
 struct session;
+struct snapshot_op;
+struct snapshots;
 
 /* A request that waits to hear of a job; it is the request's http_data(). */
 enum call_kind {
@@ -74,7 +76,9 @@ struct front {
 	unsigned n_file_ops;
 	uint32_t file_op_numbers;
 	struct narrowing *narrowings; /* requests that wait to change a session's network */
-	struct session *sessions;     /* those that are alive */
+	struct snapshots *snapshots;
+	struct snapshot_op *snapshot_ops; /* of sessions whose files are being taken */
+	struct session *sessions;	  /* those that are alive */
 	unsigned n_sessions;
 	bool closing;
 	int status; /* of the process */
@@ -172,6 +176,17 @@ void api_files_get(struct front *f, struct http_request *rq, const char *id);
 void api_files_put(struct front *f, struct http_request *rq, const char *id);
 void api_files_post(struct front *f, struct http_request *rq, const char *id);
 void api_files_delete(struct front *f, struct http_request *rq, const char *id);
+
+/* api_snapshots.c */
+void api_post_snapshot(struct front *f, struct http_request *rq, const char *id);
+void api_post_fork(struct front *f, struct http_request *rq, const char *id);
+void api_get_changes(struct front *f, struct http_request *rq, const char *id);
+void api_list_snapshots(struct front *f, struct http_request *rq, const char *rest);
+void api_get_snapshot(struct front *f, struct http_request *rq, const char *id);
+void api_delete_snapshot(struct front *f, struct http_request *rq, const char *id);
+/* The second half of a fork: the files are there. */
+struct snapshot;
+void api_fork_from(struct front *f, struct http_request *rq, struct snapshot *n);
 
 /*
  * events.c: a stream of a job that is alive, or of one that the journal has (borrowed). With the

@@ -19,6 +19,7 @@
 
 #include "daemon/common/digest.h"
 #include "daemon/front/manifest.h"
+#include "daemon/front/snapshot.h"
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
 
@@ -97,6 +98,7 @@ static void release(struct job *j)
 	close_fd(&j->staged.fd);
 	free_ptr(&j->staged.manifest);
 	free_ptr(&j->staged.notices);
+	free_ptr(&j->policy_text);
 	free_ptr(&j->plan);
 	free_ptr(&j->rules);
 	inputs_done(&j->inputs);
@@ -333,12 +335,28 @@ static int read_plan(struct job *j, int plan_fd, struct nsbox_error *err)
 static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
 {
 	struct wire_request q = { .kind = WIRE_NEW, .sandbox = sandbox_of(j) };
-	int fds[2] = { plan_fd, j->staged.fd };
-	int r;
+	const struct snapshot *from = j->session ? j->session->from : NULL;
+	const char *image = from ? from->recipe.image : j->spec->image;
+	int fds[3] = { plan_fd }, r = 0;
+	auto_close int upper = -1;
+	unsigned n = 1;
 
-	if (j->spec->image)
-		snprintf(q.image, sizeof(q.image), "%s", j->spec->image);
-	r = link_send(j->sv->link, &q, fds, j->staged.fd >= 0 ? 2 : 1, err);
+	if (image)
+		snprintf(q.image, sizeof(q.image), "%s", image);
+	if (j->session)
+		q.arg |= WIRE_NEW_TRACK;
+	if (j->staged.fd >= 0) {
+		q.arg |= WIRE_NEW_FILES;
+		fds[n++] = j->staged.fd;
+	}
+	if (from) {
+		memcpy(q.image_digest, from->recipe.image_digest, sizeof(q.image_digest));
+		q.arg |= WIRE_NEW_UPPER;
+		r = snapshot_stream(from, &upper, err);
+		fds[n++] = upper;
+	}
+	if (r == 0)
+		r = link_send(j->sv->link, &q, fds, n, err);
 	if (r == 0 && !j->session)
 		j->in_spawn = true;
 	close_fd(&j->staged.fd);
@@ -660,6 +678,7 @@ void job_enter(struct job *j)
 /* The manifest as it was given, before wishes of the request are joined to it. */
 static void hash_manifest(struct job *j)
 {
+	const struct snapshot *from = j->session ? j->session->from : NULL;
 	size_t len = j->staged.manifest_len;
 	const char *text = j->staged.manifest;
 
@@ -667,8 +686,27 @@ static void hash_manifest(struct job *j)
 		text = json_object_to_json_string_length(
 			j->spec->manifest, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE,
 			&len);
-	if (text)
+	if (from)
+		memcpy(j->manifest_sha256, from->recipe.manifest_sha256,
+		       sizeof(j->manifest_sha256));
+	else if (text)
 		(void)digest_hex(text, len, j->manifest_sha256, NULL);
+}
+
+/* What is compiled: of the request, or of what its session begins with. */
+static int policy_text(struct job *j, size_t *ret_len, struct nsbox_error *err)
+{
+	const struct snapshot *from = j->session ? j->session->from : NULL;
+	int r;
+
+	free_ptr(&j->policy_text);
+	if (!from)
+		return manifest_for(j->spec, j->staged.manifest, j->staged.manifest_len,
+				    &j->policy_text, ret_len, err);
+	memcpy(j->staged.skill_dir, from->recipe.skill_dir, sizeof(j->staged.skill_dir));
+	r = snapshot_manifest(from, &j->policy_text, err);
+	*ret_len = j->policy_text ? from->recipe.manifest_len : 0;
+	return r;
 }
 
 static void compile(struct job *j)
@@ -676,10 +714,13 @@ static void compile(struct job *j)
 	struct compile_request q;
 	struct compile_ticket *ticket = NULL;
 	struct nsbox_error err = { 0 };
-	auto_free char *text = NULL;
 	size_t len = 0;
 
 	hash_manifest(j);
+	if (policy_text(j, &len, &err) < 0) {
+		fail(j, &err);
+		return;
+	}
 	memset(&q, 0, sizeof(q));
 	memcpy(&q.host, &j->sv->host, sizeof(q.host));
 	memcpy(&q.ceiling, &j->sv->ceiling, sizeof(q.ceiling));
@@ -694,15 +735,11 @@ static void compile(struct job *j)
 	strcpy(q.skill_dir, j->staged.skill_dir);
 	if (j->spec->entrypoint)
 		snprintf(q.entrypoint, sizeof(q.entrypoint), "%s", j->spec->entrypoint);
-	if (manifest_for(j->spec, j->staged.manifest, j->staged.manifest_len, &text, &len, &err) <
-	    0) {
-		fail(j, &err);
-		return;
-	}
 	j->phase = JOB_COMPILING;
 	/* on_compiled() may run, and even finish the job, before this returns. */
 	job_ref(j);
-	if (compiler_start(j->sv->compiler, &q, text, len, on_compiled, j, &ticket, &err) < 0)
+	if (compiler_start(j->sv->compiler, &q, j->policy_text, len, on_compiled, j, &ticket,
+			   &err) < 0)
 		fail(j, &err);
 	else if (ticket)
 		j->ticket = ticket;

@@ -93,6 +93,7 @@ struct job {
 	struct stage *stage;
 	struct compile_ticket *ticket;
 	struct staged staged;
+	char *policy_text;	    /* the manifest as it was compiled, NULL for none */
 	struct compile_reply *plan; /* what the compiler said */
 	uint64_t wall_ms;
 	struct own_secrets own; /* until its end */

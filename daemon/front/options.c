@@ -60,6 +60,9 @@ NUMBER(session_idle, session_idle_s, 1, 30 * DAY_S)
 NUMBER(session_ttl, session_ttl_s, 1, 365 * DAY_S)
 NUMBER(keep_results, keep_s, 1, 3650 * DAY_S)
 NUMBER(keep_mb, keep_mb, 1, UINT64_C(1) << 30)
+NUMBER(snapshots, snapshots, 1, 100000)
+NUMBER(snapshot_mb, snapshot_mb, 1, UINT64_C(1) << 30)
+NUMBER(keep_snapshots, snapshot_keep_s, 1, 3650 * DAY_S)
 NUMBER(drain, drain_s, 0, DAY_S)
 
 static int take_limit(struct taking *t, const char *text, uint64_t max, bool queue)
@@ -181,6 +184,9 @@ static const struct {
 	{ "sessions",   "N",    on_sessions,  "sandboxes that are kept between commands (default 256)" },
 	{ "session-idle", "SECONDS", on_session_idle, "a session without a command ends after (default 1800)" },
 	{ "session-ttl", "SECONDS", on_session_ttl, "a session ends after (default 86400)" },
+	{ "snapshots",  "N",    on_snapshots, "states of sessions' files that are kept (default 64)" },
+	{ "snapshot-mb", "MB",  on_snapshot_mb, "of so much in all (default 4096)" },
+	{ "keep-snapshots", "SECONDS", on_keep_snapshots, "and for so long (default 604800)" },
 	{ "keep-results", "SECONDS", on_keep_results, "how long results are kept (default 86400)" },
 	{ "keep-mb",    "MB",   on_keep_mb,   "how much of results is kept (default 1024)" },
 	{ "drain",      "SECONDS", on_drain,  "what runs may take so long when TERM comes (default 30)" },
@@ -223,6 +229,9 @@ void options_default(struct front_options *o)
 				     .session_commands = 8,
 				     .session_idle_s = 1800,
 				     .session_ttl_s = DAY_S,
+				     .snapshots = 64,
+				     .snapshot_mb = 4096,
+				     .snapshot_keep_s = 7 * DAY_S,
 				     .drain_s = OPTION_DRAIN_S };
 }
 

@@ -51,6 +51,9 @@ struct front_options {
 	uint64_t session_commands;   /* commands of one at the same time, */
 	uint64_t session_idle_s;     /* and how long one may be left alone, */
 	uint64_t session_ttl_s;	     /* and may live */
+	uint64_t snapshots;	     /* at most so many, */
+	uint64_t snapshot_mb;	     /* of so much in all, */
+	uint64_t snapshot_keep_s;    /* and for so long */
 	uint64_t drain_s;	     /* how long what runs may take when the service ends */
 	struct http_peers peers;
 	struct who_ties ties;

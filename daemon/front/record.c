@@ -19,6 +19,7 @@
 
 #include "daemon/front/evidence.h"
 #include "daemon/front/log.h"
+#include "daemon/front/snapshot.h"
 #include "nsbox/util.h"
 
 #define MEND_US	  (UINT64_C(1) * 1000000)
@@ -457,5 +458,8 @@ void record_sweep(struct front *f)
 		op->rollback(f->journal);
 	if (r < 0)
 		log_line(4, "sweep", "err", err.msg, NULL);
-	loop_timer_set(f->loop, &f->sweep, MIN(f->opt->keep_s, (uint64_t)SWEEP_S) * 1000000);
+	snapshots_sweep(f->snapshots, f->opt->snapshot_keep_s);
+	loop_timer_set(f->loop, &f->sweep,
+		       MIN(MIN(f->opt->keep_s, f->opt->snapshot_keep_s), (uint64_t)SWEEP_S) *
+			       1000000);
 }

@@ -18,6 +18,7 @@
 #include "daemon/front/queue.h"
 #include "daemon/front/session.h"
 #include "nsbox/util.h"
+#include "overlay/image/store.h"
 #include "policy/env_names.h"
 #include "policy/json_strict.h"
 
@@ -175,7 +176,20 @@ static int take_network(struct json_reader *r, struct json_object *v, const stru
 	return ret;
 }
 
-/* Names of images become part of paths: letters, digits and "._-" alone. */
+/* "debian", "org/tool:1.2", or the first digits of an id; whether there is one, spawn says. */
+static int take_image(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		      void *dst)
+{
+	struct nsbox_error why = { 0 };
+	int ret = json_take_string(r, v, f, dst);
+	const char *s = ret == 0 ? *TARGET(char *) : NULL;
+
+	if (s && strcmp(s, "host") != 0 && image_name_check(s, &why) < 0)
+		return json_fail(r, "%s", why.msg);
+	return ret;
+}
+
+/* A skill's name becomes part of paths: letters, digits and "._-" alone. */
 static int take_name(struct json_reader *r, struct json_object *v, const struct json_field *f,
 		     void *dst)
 {
@@ -486,7 +500,7 @@ static int take_session(struct json_reader *r, struct json_object *v, const stru
 #define COMMON_FIELDS                                                                             \
 	{ "workspace_id",    json_take_string,  AT(workspace_id), .max = 128, .nullable = true }, \
 	{ "trace_id",        json_take_string,  AT(trace_id), .max = 256, .nullable = true },     \
-	{ "image",           take_name,         AT(image), .min = 1, .max = 63, .nullable = true }, \
+	{ "image",           take_image,        AT(image), .min = 1, .max = 127, .nullable = true }, \
 	{ "timeout_seconds", take_seconds,      AT(timeout_ms), .nullable = true },               \
 	{ "resources",       take_resources,    .nullable = true },                               \
 	{ "network_policy",  take_network,      .nullable = true },                               \
@@ -531,7 +545,7 @@ static const struct json_field session_fields[] = {
 	{ "session_id",      take_session,      AT(session_id), .min = 1, .max = SESSION_ID_MAX, .required = true },
 	{ "workspace_id",    json_take_string,  AT(workspace_id), .max = 128, .nullable = true },
 	{ "trace_id",        json_take_string,  AT(trace_id), .max = 256, .nullable = true },
-	{ "image",           take_name,         AT(image), .min = 1, .max = 63, .nullable = true },
+	{ "image",           take_image,        AT(image), .min = 1, .max = 127, .nullable = true },
 	{ "timeout_seconds", take_seconds,      AT(timeout_ms), .nullable = true },
 	{ "resources",       take_resources,    .nullable = true },
 	{ "network_policy",  take_network,      .nullable = true },
@@ -546,6 +560,7 @@ static const struct json_field session_fields[] = {
 	{ "idle_timeout_seconds", take_seconds, AT(idle_ms), .nullable = true },
 	{ "ttl_seconds",     take_seconds,      AT(ttl_ms), .nullable = true },
 	{ "max_commands",    json_take_u32,     AT(max_commands), .min = 1, .max = UINT32_MAX },
+	{ "snapshot_id",     take_session,      AT(snapshot_id), .min = 1, .max = SESSION_ID_MAX, .nullable = true },
 };
 /* clang-format on */
 
@@ -577,9 +592,35 @@ static int check_env(struct json_reader *r, const struct job_spec *s)
 	return 0;
 }
 
+/* What a session was made of it has again when it begins with a snapshot. */
+static int check_snapshot(struct json_reader *r, const struct job_spec *s)
+{
+	const struct {
+		bool there;
+		const char *name;
+	} fixed[] = { { s->image, "image" },
+		      { s->manifest, "manifest" },
+		      { s->has_skill, "skill" },
+		      { s->network, "network_policy" },
+		      { s->timeout_ms, "timeout_seconds" },
+		      { s->cpu_milli || s->memory_mb || s->pids, "resources" } };
+
+	for (size_t i = 0; s->snapshot_id && i < ARRAY_SIZE(fixed); i++) {
+		if (!fixed[i].there)
+			continue;
+		json_enter(r, fixed[i].name);
+		return json_fail(r, "the snapshot brings what fixes the policy");
+	}
+	return 0;
+}
+
 /* Rules that concern more than one field. */
 static int check(struct json_reader *r, const struct job_spec *s)
 {
+	int ret = check_snapshot(r, s);
+
+	if (ret < 0)
+		return ret;
 	if (s->kind == JOB_SKILL && !s->has_skill) {
 		json_enter(r, "skill");
 		return json_fail(r, "is required");
@@ -760,6 +801,7 @@ void job_spec_free(struct job_spec *s)
 	free(s->trace_id);
 	free(s->image);
 	free(s->session_id);
+	free(s->snapshot_id);
 	free(s->cwd);
 	free(s->code);
 	free(s->function);

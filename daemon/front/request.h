@@ -54,6 +54,7 @@ struct job_spec {
 	char *session_id;	  /* NULL: a sandbox of its own */
 	uint64_t idle_ms, ttl_ms; /* of a session, 0: as configured */
 	uint32_t max_commands;	  /* of a session, 0: any number */
+	char *snapshot_id;	  /* what a session begins with, NULL: nothing */
 	/* Python function */
 	char *code, *function, *expression;
 	struct json_object *params;

@@ -11,6 +11,7 @@
 #include "daemon/front/box_files.h"
 #include "daemon/front/evidence.h"
 #include "daemon/front/json_reply.h"
+#include "daemon/front/snapshot.h"
 #include "nsbox/util.h"
 
 static const char *const state_names[] = { "new", "making", "up", "over" };
@@ -29,6 +30,9 @@ static void session_unref(struct session *s)
 		return;
 	loop_timer_cancel(s->f->loop, &s->timer);
 	free(s->workspace);
+	snapshot_release(s->from);
+	free(s->recipe);
+	free(s->manifest);
 	free(s->plan);
 	free(s->rules);
 	session_network_done(s);
@@ -67,6 +71,7 @@ static void over(struct session *s, const char *why)
 		note(s, "session-end", why);
 	s->state = SESSION_OVER;
 	box_files_lost(s->f, s->number);
+	snapshot_lost(s->f, s->number);
 	forget(s);
 }
 
@@ -154,24 +159,58 @@ static void lower(uint64_t *limit, uint64_t ms)
 		*limit = MIN(*limit, MAX(ms / 1000, UINT64_C(1)));
 }
 
+/* What it is to begin with, if that is asked for. The policy is then that of the snapshot. */
+static int hold_snapshot(struct front *f, const struct who *who, const char *workspace,
+			 const struct job_spec *spec, struct snapshot **ret,
+			 struct nsbox_error *err)
+{
+	struct snapshot *n =
+		spec->snapshot_id ? snapshot_find(f->snapshots, who, spec->snapshot_id) : NULL;
+
+	*ret = NULL;
+	if (!spec->snapshot_id)
+		return 0;
+	if (!n || strcmp(n->workspace, workspace) != 0) {
+		nsbox_fail(err, NSBOX_E_INVALID, 0,
+			   "/snapshot_id: the workspace has no snapshot '%.64s'",
+			   spec->snapshot_id);
+		return -ENOENT;
+	}
+	if (n->recipe.as_operator && !spec->as_operator)
+		return nsbox_fail(
+			err, NSBOX_E_INVALID, 0,
+			"/operator: the snapshot's session was made with it, and needs it "
+			"again");
+	snapshot_hold(n);
+	*ret = n;
+	return 0;
+}
+
 static int make_new(struct front *f, const struct who *who, const char *workspace,
 		    const struct job_spec *spec, struct session **ret, struct nsbox_error *err)
 {
 	const struct front_options *o = f->opt;
+	struct snapshot *from;
 	struct session *s;
 	struct timespec now;
+	int r;
 
 	if (f->n_sessions >= o->sessions) {
 		nsbox_fail(err, NSBOX_E_LIMIT, 0, "%u sessions are alive", f->n_sessions);
 		return -EAGAIN;
 	}
+	r = hold_snapshot(f, who, workspace, spec, &from, err);
+	if (r < 0)
+		return r;
 	s = calloc(1, sizeof(*s));
 	if (!s || !(s->workspace = strdup(workspace))) {
+		snapshot_release(from);
 		free(s);
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make a session");
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	s->f = f;
+	s->from = from;
 	s->refs = 1;
 	s->number = ++f->numbers;
 	snprintf(s->id, sizeof(s->id), "%s", spec->session_id);
@@ -203,6 +242,8 @@ static int check_fit(const struct session *s, const struct job_spec *spec, const
 		what = "files of a request are for the session's first";
 	else if (spec->idle_ms || spec->ttl_ms || spec->max_commands)
 		what = "a session's life is fixed when it is made";
+	else if (spec->snapshot_id)
+		what = "it is there already, and only a new one can begin with a snapshot";
 	/* No errno in these messages: the refusals are ours. */
 	if (what) {
 		nsbox_fail(err, NSBOX_E_INVALID, 0, "session '%.64s': %s", s->id, what);
@@ -235,7 +276,7 @@ int session_join(struct front *f, const struct who *who, const char *workspace,
 	if (r < 0 || !s)
 		return r;
 	if (!s->held && s->state == SESSION_NEW)
-		memcpy(s->terms, terms, sizeof(terms));
+		memcpy(s->terms, s->from ? s->from->recipe.terms : terms, sizeof(terms));
 	s->held++;
 	s->promised += spec->kind != JOB_SESSION;
 	*ret = session_ref(s);
@@ -268,9 +309,9 @@ void session_leave(struct session *s, struct job *j)
 
 enum session_turn session_begin(struct session *s, struct job *j)
 {
-	if (s->state == SESSION_UP)
+	if (s->state == SESSION_UP && !s->frozen)
 		return SESSION_ENTER;
-	if (s->state == SESSION_MAKING)
+	if (s->state == SESSION_UP || s->state == SESSION_MAKING)
 		return SESSION_WAIT;
 	s->state = SESSION_MAKING;
 	j->makes_session = true;
@@ -285,10 +326,50 @@ static void enter(struct job *j, void *arg)
 		job_enter(j);
 }
 
+void session_freeze(struct session *s)
+{
+	session_ref(s);
+	s->frozen++;
+}
+
+/* Commands that came meanwhile run. */
+void session_thaw(struct session *s)
+{
+	s->used_us = monotonic_us();
+	if (--s->frozen == 0 && s->state == SESSION_UP)
+		each_job(s, enter, NULL);
+	session_unref(s);
+}
+
+/* What others need to be made like it. */
+static int keep_recipe(struct session *s, const struct job *j, struct nsbox_error *err)
+{
+	struct recipe *r = s->recipe = calloc(1, sizeof(*r));
+
+	s->manifest = j->policy_text ? strdup(j->policy_text) : NULL;
+	if (!r || (j->policy_text && !s->manifest))
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "keep what a session is made of");
+	if (s->from)
+		*r = s->from->recipe;
+	r->manifest_len = s->manifest ? (uint32_t)strlen(s->manifest) : 0;
+	if (!s->from) {
+		snprintf(r->image, sizeof(r->image), "%s", j->spec->image ? j->spec->image : "");
+		memcpy(r->manifest_sha256, j->manifest_sha256, sizeof(r->manifest_sha256));
+		memcpy(r->skill_dir, j->staged.skill_dir, sizeof(r->skill_dir));
+		r->as_operator = j->spec->as_operator;
+	}
+	snapshot_release(take_ptr(&s->from));
+	return 0;
+}
+
 int session_made(struct session *s, const struct job *j, int plan_fd, struct nsbox_error *err)
 {
-	if (session_network_take(s, plan_fd, err) < 0)
-		return -ENOMEM;
+	int r = session_network_take(s, plan_fd, err);
+
+	if (r == 0)
+		r = keep_recipe(s, j, err);
+	if (r < 0)
+		return r;
 	s->plan = malloc(sizeof(*s->plan));
 	s->rules = calloc(j->n_rules + 1, sizeof(*s->rules));
 	if (!s->plan || !s->rules) {
@@ -356,7 +437,8 @@ void session_event(struct session *s, struct wire_event *w)
 		each_job(s, ready, w);
 	} else if (w->event.kind == NSBOX_EVENT_FILES) {
 		s->used_us = monotonic_us();
-		box_files_event(s->f, s->number, &w->event);
+		if (!snapshot_event(s->f, s->number, &w->event))
+			box_files_event(s->f, s->number, &w->event);
 	} else if (w->event.kind == NSBOX_EVENT_FAILED) {
 		session_failed(s, &w->event.error);
 	} else if (w->event.kind == NSBOX_EVENT_GONE) {

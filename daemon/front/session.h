@@ -26,6 +26,8 @@ struct front;
 struct job;
 struct job_spec;
 struct json_object;
+struct recipe;
+struct snapshot;
 
 #define SESSION_ID_MAX 127 /* bytes */
 
@@ -48,8 +50,12 @@ struct session {
 	uint64_t idle_s, ttl_s;
 	uint64_t created_unix_ms, created_us, used_us;
 	struct loop_timer timer;
+	struct snapshot *from; /* what it begins with, until it is made; NULL: nothing */
+	unsigned frozen;       /* its files are being taken: no command starts */
 
 	/* Once it is made: */
+	struct recipe *recipe;
+	char *manifest; /* of recipe->manifest_len bytes, NULL for none */
 	struct compile_reply *plan;
 	struct wire_output *rules;
 	uint32_t n_rules;
@@ -74,6 +80,9 @@ int session_made(struct session *s, const struct job *j, int plan_fd, struct nsb
 void session_failed(struct session *s, const struct nsbox_error *why);
 /* An event that is about the sandbox and not about a program. */
 void session_event(struct session *s, struct wire_event *w);
+/* Its files are being taken, and were. */
+void session_freeze(struct session *s);
+void session_thaw(struct session *s);
 /* End it, and what runs in it with this cause. */
 void session_end(struct session *s, uint32_t cause, const char *why);
 

@@ -131,15 +131,35 @@ static int watch(struct spawn *s, struct box *b, struct nsbox_error *err)
 	return 0;
 }
 
+/* Files of another sandbox are changes of its image: of another they would be anything. */
+static int check_digest(const struct box *b, const char *want, struct nsbox_error *err)
+{
+	const char *is = nsbox_root_digest(b->root);
+	bool host = strncmp(want, "host:", 5) == 0 && strncmp(is, "host:", 5) == 0;
+
+	/* The host's digest changes with each update of it, and its files are bound, not layered. */
+	if (!*want || host || strcmp(is, want) == 0)
+		return 0;
+	return nsbox_fail(err, NSBOX_E_INVALID, ESTALE,
+			  "the files to begin with are changes of another image (%.20s) than the "
+			  "name stands for now (%.20s)",
+			  want, is);
+}
+
 static int make(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
 		unsigned n, struct nsbox_error *err)
 {
 	struct nsbox_sandbox_options opt = { .layers = s->layers,
-					     .files_fd = n > 1 ? fds[1] : -1,
+					     .files_fd = q->arg & WIRE_NEW_FILES ? fds[1] : -1,
+					     .upper_from =
+						     q->arg & WIRE_NEW_UPPER ? fds[n - 1] : -1,
+					     .track = q->arg & WIRE_NEW_TRACK,
 					     .execs = SPAWN_EXECS_MAX,
 					     .egress = s->egress >= 0 };
 	int r = root_for(s, b, q->image, err);
 
+	if (r == 0)
+		r = check_digest(b, q->image_digest, err);
 	if (r == 0)
 		r = nsbox_plan_open(fds[0], &b->plan, err);
 	if (r == 0)
@@ -238,6 +258,18 @@ static int on_files(struct spawn *s, struct box *b, const struct wire_request *q
 	return ev.error.code ? send_event(s, b->id, 0, &ev, err) : 0;
 }
 
+static int on_upper(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		    unsigned n, struct nsbox_error *err)
+{
+	struct nsbox_event ev = { .kind = NSBOX_EVENT_FILES, .id = q->arg2, .fd = -1 };
+
+	if (!b->sb)
+		nsbox_fail(&ev.error, NSBOX_E_INVALID, ESRCH, "the sandbox is gone");
+	else
+		nsbox_sandbox_upper(b->sb, (enum nsbox_upper)q->arg, q->arg2, fds[0], &ev.error);
+	return ev.error.code ? send_event(s, b->id, 0, &ev, err) : 0;
+}
+
 static int on_files_cancel(struct spawn *s, struct box *b, const struct wire_request *q,
 			   const int *fds, unsigned n, struct nsbox_error *err)
 {
@@ -272,6 +304,7 @@ static const struct {
 	[WIRE_KILL]    = { on_kill,    true },
 	[WIRE_COLLECT] = { on_collect, true },
 	[WIRE_FILES]   = { on_files,   true },
+	[WIRE_UPPER]   = { on_upper,   true },
 	[WIRE_FILES_CANCEL] = { on_files_cancel, true },
 	[WIRE_END]     = { on_end,     true },
 	/* clang-format on */

@@ -162,14 +162,38 @@ const struct option_row job_plain_rows[] = {
 		"workspace", 'w', "ID", "the workspace that it belongs to", set_workspace          \
 	}
 
+#define LIFE_ROWS                                                                                  \
+	{ "idle", 'i', "SECONDS", "it ends after so long without a command", set_idle },           \
+		{ "ttl", 'l', "SECONDS", "it ends after so long", set_ttl },                       \
+	{                                                                                          \
+		"max-commands", 'c', "N", "it ends after so many commands", set_max_commands       \
+	}
+
 const struct option_row session_create_rows[] = {
 	SESSION_ROWS,
 	SECRET_ROW(set_secret),
 	CONFIG_ROW(set_config),
 	{ "timeout", 't', "SECONDS", "the most that a command of it may take", set_timeout },
-	{ "idle", 'i', "SECONDS", "it ends after so long without a command", set_idle },
-	{ "ttl", 'l', "SECONDS", "it ends after so long", set_ttl },
-	{ "max-commands", 'c', "N", "it ends after so many commands", set_max_commands },
+	LIFE_ROWS,
+	{ NULL, 0, NULL, NULL, NULL },
+};
+
+/* One that begins with the files of another has that one's policy. */
+const struct option_row session_again_rows[] = {
+	SOCKET_ROW,
+	JSON_ROW,
+	{ "workspace", 'w', "ID", "the workspace that it belongs to", set_workspace },
+	SECRET_ROW(set_secret),
+	CONFIG_ROW(set_config),
+	LIFE_ROWS,
+	{ NULL, 0, NULL, NULL, NULL },
+};
+
+const struct option_row session_place_rows[] = {
+	SOCKET_ROW,
+	JSON_ROW,
+	{ "workspace", 'w', "ID", "the session's workspace, where two have the name",
+	  set_workspace },
 	{ NULL, 0, NULL, NULL, NULL },
 };
 

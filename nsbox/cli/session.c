@@ -14,6 +14,7 @@
 
 #include "nsbox/cli/job_request.h"
 #include "nsbox/cli/session_files.h"
+#include "nsbox/cli/session_snapshot.h"
 #include "nsbox/util.h"
 
 /* ------------------------------------------------------------------ progress */
@@ -50,7 +51,7 @@ static void progress_stop(pid_t pid)
 
 /* ------------------------------------------------------------------ verbs */
 
-static bool is_id(const char *s)
+bool session_name_ok(const char *s)
 {
 	static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				   "0123456789._:@-";
@@ -69,7 +70,7 @@ static int read_line(int argc, char **argv, const char *usage, const struct opti
 	o->session = argv[optind];
 	if (!o->session)
 		return cli_usage("a name for the session is needed: `%s`", usage);
-	if (!is_id(o->session))
+	if (!session_name_ok(o->session))
 		return cli_usage(
 			"'%s' is no session's name: letters, digits and \"._:@-\", at most "
 			"127",
@@ -259,6 +260,12 @@ static const struct command verbs[] = {
 	{ "info", session_info, "one of them" },
 	{ "delete", session_delete, "end one, with all that runs in it" },
 	{ "narrow", session_narrow, "take away some of what it may reach outside" },
+	{ "snapshot", session_snapshot, "keep its files as they are" },
+	{ "snapshots", session_snapshots, "those that are kept" },
+	{ "fork", session_fork, "make another session that begins with its files" },
+	{ "restore", session_restore, "make a session that begins with a snapshot" },
+	{ "forget", session_forget, "remove snapshots" },
+	{ "changes", session_changes, "what has changed in its root" },
 	{ "ls", session_ls, "list its files" },
 	{ "get", session_get, "take a file out" },
 	{ "put", session_put, "put a file in" },

@@ -23,7 +23,7 @@ static void check(const struct wire_request *q, unsigned n)
 {
 	must(q->magic == WIRE_MAGIC && q->kind >= WIRE_NEW && q->kind <= WIRE_END);
 	must(q->sandbox != 0 && q->fds == n && n <= WIRE_FDS_MAX);
-	must(memchr(q->image, 0, sizeof(q->image)) && !strchr(q->image, '/'));
+	must(memchr(q->image, 0, sizeof(q->image)) && !strstr(q->image, "..") && *q->image != '/');
 	must(memchr(q->base, 0, sizeof(q->base)) && q->outputs <= WIRE_OUTPUTS_MAX);
 	for (uint32_t i = 0; i < q->outputs; i++)
 		must(memchr(q->output[i].glob, 0, sizeof(q->output[i].glob)) != NULL);

@@ -78,7 +78,11 @@ START_TEST(test_good)
 		unsigned fds;
 	} rows[] = {
 		{ WIRE_NEW, 0, 1 },
-		{ WIRE_NEW, 0, 2 },
+		{ WIRE_NEW, WIRE_NEW_TRACK, 1 },
+		{ WIRE_NEW, WIRE_NEW_FILES, 2 },
+		{ WIRE_NEW, WIRE_NEW_UPPER | WIRE_NEW_TRACK, 2 },
+		{ WIRE_NEW, WIRE_NEW_ALL, 3 },
+		{ WIRE_UPPER, NSBOX_UPPER_WHOLE, 1 },
 		{ WIRE_EXEC, 0, 1 },
 		{ WIRE_EXEC, WIRE_IO_OUT | WIRE_IO_ERR, 3 },
 		{ WIRE_EXEC, WIRE_IO_ALL, 6 },
@@ -133,6 +137,32 @@ static void path_image(struct wire_request *q)
 {
 	strcpy(q->image, "../etc");
 }
+static void up_image(struct wire_request *q)
+{
+	strcpy(q->image, "a/../etc");
+}
+static void long_digest(struct wire_request *q)
+{
+	memset(q->image_digest, 'a', sizeof(q->image_digest));
+}
+static void new_without_mask(struct wire_request *q)
+{
+	q->arg = WIRE_NEW_UPPER;
+}
+static void new_beyond_mask(struct wire_request *q)
+{
+	q->arg = WIRE_NEW_ALL + 1;
+}
+static void upper_without_number(struct wire_request *q)
+{
+	q->kind = WIRE_UPPER;
+}
+static void upper_of_no_form(struct wire_request *q)
+{
+	q->kind = WIRE_UPPER;
+	q->arg = NSBOX_UPPER_LAYER + 1;
+	q->arg2 = 9;
+}
 static void long_base(struct wire_request *q)
 {
 	memset(q->base, '/', sizeof(q->base));
@@ -178,10 +208,28 @@ static void long_glob(struct wire_request *q)
 }
 
 static void (*const spoil[])(struct wire_request *q) = {
-	bad_magic,	    bad_kind,	  kind_zero,	     kind_huge,
-	no_number,	    wrong_count,  long_image,	     path_image,
-	long_base,	    many_outputs, exec_without_mask, exec_without_number,
-	exec_beyond_mask,   kill_with_fd, long_glob,	     files_without_number,
+	bad_magic,
+	bad_kind,
+	kind_zero,
+	kind_huge,
+	no_number,
+	wrong_count,
+	long_image,
+	path_image,
+	up_image,
+	long_digest,
+	new_without_mask,
+	new_beyond_mask,
+	upper_without_number,
+	upper_of_no_form,
+	long_base,
+	many_outputs,
+	exec_without_mask,
+	exec_without_number,
+	exec_beyond_mask,
+	kill_with_fd,
+	long_glob,
+	files_without_number,
 	files_without_mask,
 };
 
