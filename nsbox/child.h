@@ -25,6 +25,7 @@ struct child {
 	bool single_id; /* one id is mapped: init and payload share it */
 	uint32_t want;	/* layers that the plan asks for and the host has */
 	bool cgroup;	/* the payload waits to be put into a control group */
+	bool observe;	/* refused calls go to an observer outside, who answers as the rule says */
 	int owner_pid;	/* for the witness: must not exist inside */
 	/* filled on the way */
 	uint32_t enforced, not_enforced;
@@ -97,6 +98,10 @@ _Noreturn void leader_main(struct child *c, const struct blob *exec, struct payl
 /* Credentials, no filter: what the helpers that unpack and collect run with. */
 int payload_credentials(const struct child *c, struct nsbox_error *err);
 int payload_filter(const struct child *c, struct nsbox_error *err);
+/* The same where refused calls are observed: hands the place where they wait to the owner. */
+int payload_filter_observed(const struct child *c, int channel, struct nsbox_error *err);
+/* Witness and set-up are over: what is refused from now on is the program's doing. */
+void payload_observe_begin(const struct child *c);
 int payload_drop_capabilities(struct nsbox_error *err);
 /* Say hello on the channel and wait until the owner has dealt with it. */
 int payload_hello(int channel, struct nsbox_error *err);

@@ -48,6 +48,7 @@ enum ctl_kind {
 	CTL_TERMINAL, /* fd: the master of its terminal */
 	CTL_WITNESS,  /* tried, held, us */
 	CTL_ERROR,    /* error: the program could not be started */
+	CTL_REFUSALS, /* fd: where its refused calls wait for an answer (observe.h) */
 	/* owner -> payload */
 	CTL_PROCEED, /* it is in its control group, or known */
 	CTL_KIND_MAX

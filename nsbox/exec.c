@@ -67,6 +67,7 @@ struct exec *exec_find(struct nsbox_sandbox *sb, uint32_t id)
 static void exec_done(struct nsbox_sandbox *sb, struct exec *ex)
 {
 	cgroup_leaf_release(&sb->cg, ex->leaf);
+	observe_forget(ex);
 	close_fd(&ex->channel); /* and so out of the epoll set */
 	close_fd(&ex->leader_fd);
 	free(ex);

@@ -93,6 +93,7 @@ void judge_exit(const struct nsbox_sandbox *sb, const struct exec *ex, struct ns
 {
 	judge_state(sb, ex, r);
 	fill_usage(sb, ex, r);
+	observe_result(ex, r);
 	r->cpu_us = ex->cpu_us;
 	r->signal = WIFSIGNALED(ex->status) ? WTERMSIG(ex->status) : 0;
 	r->exit_status = r->signal ? 128 + r->signal : WEXITSTATUS(ex->status);
@@ -113,6 +114,7 @@ void judge_lost(const struct nsbox_sandbox *sb, const struct exec *ex, struct ns
 {
 	judge_state(sb, ex, r);
 	fill_usage(sb, ex, r);
+	observe_result(ex, r);
 	r->signal = SIGKILL;
 	r->exit_status = 128 + SIGKILL;
 	r->cause = ex->stop_cause ? ex->stop_cause

@@ -448,11 +448,14 @@ static int lock_down(struct child *c, const struct blob *exec, struct payload_fd
 	if (r == 0)
 		r = enter_cwd(c, exec, err);
 	if (r == 0)
-		r = payload_filter(c, err);
+		r = c->observe ? payload_filter_observed(c, fds->channel, err)
+			       : payload_filter(c, err);
 	if (r == 0 && !left_out(WITNESS))
 		r = witness_run(c, &rep, err);
 	if (r == 0)
 		r = ctl_send(fds->channel, &rep, sizeof(rep), NULL, 0);
+	if (r == 0)
+		payload_observe_begin(c);
 	return r;
 }
 

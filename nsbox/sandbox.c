@@ -73,6 +73,7 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 		.single_id = sb->ids_kind == NSBOX_IDS_SINGLE,
 		.want = sb->want,
 		.cgroup = sb->cg.kind != NSBOX_CGROUP_NONE,
+		.observe = sb->opt.observe,
 		.owner_pid = getpid(),
 	};
 
@@ -296,6 +297,8 @@ static void wake(struct nsbox_sandbox *sb, enum watched what, uint32_t id)
 		supervise_pidfd(sb);
 	else if (what == WATCH_TIMER)
 		stop_timer(sb);
+	else if (what == WATCH_OBSERVER)
+		observe_ended(sb, id);
 	else if (ex)
 		supervise_channel(sb, ex);
 }
@@ -361,6 +364,7 @@ void nsbox_sandbox_free(struct nsbox_sandbox *sb)
 	}
 	while (sb->execs)
 		exec_free(sb, sb->execs);
+	observe_end_all(sb);
 	events_free(sb);
 	for (int i = 0; i < EGRESS_LISTENERS; i++)
 		close_fd(&sb->listeners[i]);

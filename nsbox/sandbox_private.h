@@ -51,6 +51,7 @@ struct exec {
 	uint64_t cpu_us;
 	bool disk_full; /* when it had ended */
 	uint32_t watch_kills;
+	struct observed *observed; /* what its observer counts, or NULL */
 	struct cgroup_usage before;
 	struct nsbox_error start_error; /* the program did not start */
 };
@@ -75,6 +76,8 @@ struct nsbox_sandbox {
 	uint32_t enforced, not_enforced;
 	unsigned files_running; /* requests about files that init has not answered */
 
+	struct observer *observers; /* observe.c: those that have not ended */
+
 	int listeners[EGRESS_LISTENERS]; /* of egress, until the owner takes them; else -1 */
 	unsigned listener_set;
 
@@ -94,7 +97,7 @@ struct nsbox_sandbox {
 };
 
 /* sandbox.c: what epoll data says when fd is readable: a part of the sandbox, or an exec's id. */
-enum watched { WATCH_CONTROL = 1, WATCH_PIDFD, WATCH_TIMER, WATCH_EXEC };
+enum watched { WATCH_CONTROL = 1, WATCH_PIDFD, WATCH_TIMER, WATCH_EXEC, WATCH_OBSERVER };
 int sandbox_watch(struct nsbox_sandbox *sb, int fd, enum watched what, uint32_t id,
 		  struct nsbox_error *err);
 
@@ -121,6 +124,16 @@ void stop_kill(struct nsbox_sandbox *sb, struct exec *ex);
 void stop_rest(struct nsbox_sandbox *sb, struct exec *ex);
 void stop_timer(struct nsbox_sandbox *sb);
 int stop_signal(struct nsbox_sandbox *sb, const struct exec *ex, int signal, bool all);
+
+/*
+ * observe.c: start the observer of an exec's refused calls, which arrive at `listener` (borrowed);
+ * collect one that has ended; end all; and put what was counted into a result.
+ */
+int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struct nsbox_error *err);
+void observe_ended(struct nsbox_sandbox *sb, uint32_t id);
+void observe_end_all(struct nsbox_sandbox *sb);
+void observe_forget(struct exec *ex);
+void observe_result(const struct exec *ex, struct nsbox_result *r);
 
 /* supervise.c */
 void supervise_control(struct nsbox_sandbox *sb);

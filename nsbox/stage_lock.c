@@ -505,36 +505,3 @@ int stage_landlock(struct child *c, struct nsbox_error *err)
 	c->enforced |= c->want & landlock_layers(f);
 	return 0;
 }
-
-/* ------------------------------------------------------------------ filters */
-
-static int install(const struct child *c, enum blob_section sec)
-{
-	size_t n;
-	const struct sock_filter *insns = blob_get(c->plan, sec, sizeof(*insns), &n);
-	struct sock_fprog prog = { .len = (unsigned short)n,
-				   .filter = (struct sock_filter *)insns };
-
-	if (left_out(SECCOMP))
-		return 0;
-	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
-}
-
-int stage_init_filter(struct child *c, struct nsbox_error *err)
-{
-	int r = install(c, SEC_BPF_INIT);
-
-	if (r < 0)
-		return nsbox_fail(err, NSBOX_E_SETUP, r, "install init's system call filter");
-	return 0;
-}
-
-int payload_filter(const struct child *c, struct nsbox_error *err)
-{
-	int r = install(c, SEC_BPF);
-
-	if (r < 0)
-		return nsbox_fail_at(err, NSBOX_STAGE_SECCOMP, NSBOX_E_SETUP, r,
-				     "install the system call filter");
-	return 0;
-}

@@ -80,6 +80,16 @@ static void witnessed(struct exec *ex, const struct ctl_report *rep)
 	ex->witness_us = rep->us;
 }
 
+/* Without an observer the program would get another errno than the rule's: it does not start. */
+static void refusals(struct nsbox_sandbox *sb, struct exec *ex, int listener)
+{
+	if (listener >= 0 && !ex->observed &&
+	    observe_start(sb, ex, listener, &ex->start_error) == 0)
+		return;
+	close_fd(&ex->channel);
+	stop_kill(sb, ex);
+}
+
 void supervise_channel(struct nsbox_sandbox *sb, struct exec *ex)
 {
 	struct ctl_report rep;
@@ -97,6 +107,7 @@ void supervise_channel(struct nsbox_sandbox *sb, struct exec *ex)
 		switch (rep.kind) {
 		case CTL_HELLO: hello(sb, ex, pid); break;
 		case CTL_WITNESS: witnessed(ex, &rep); break;
+		case CTL_REFUSALS: refusals(sb, ex, fd); break;
 		case CTL_ERROR:
 			if (!ex->start_error.code)
 				ex->start_error = rep.error;

@@ -117,6 +117,12 @@ struct nsbox_landlock_net_port_attr {
 #define LANDLOCK_SCOPE_SIGNAL		    (1ULL << 1) /* ABI 6 */
 #endif
 
+#if defined(__x86_64__)
+#define NATIVE_AUDIT_ARCH UINT32_C(0xc000003e) /* AUDIT_ARCH_X86_64 */
+#elif defined(__aarch64__)
+#define NATIVE_AUDIT_ARCH UINT32_C(0xc00000b7) /* AUDIT_ARCH_AARCH64 */
+#endif
+
 #ifndef CLONE_INTO_CGROUP
 #define CLONE_INTO_CGROUP 0x200000000ULL /* 5.7 */
 #endif

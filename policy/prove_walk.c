@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "nsbox/util.h"
-#include "policy/bpf_sim.h"
+#include "nsbox/bpf_sim.h"
 
 #define CONDS_MAX 512	  /* on one path; the longest rule block makes some sixty */
 #define TRIES_MAX 200000  /* bits tried for one word */

@@ -6,7 +6,7 @@
 
 #include "nsbox/egress_format.h"
 #include "nsbox/util.h"
-#include "policy/bpf_sim.h"
+#include "nsbox/bpf_sim.h"
 #include "policy/calls.h"
 #include "policy/names.h"
 #include "policy/prove_walk.h"

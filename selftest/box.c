@@ -195,6 +195,7 @@ static void run(const struct box *b, const struct probe_row *row, const char *co
 		.layers = nsbox_host_layers(&b->host) &
 			  ~(tier < NSBOX_TIER_CGROUP ? NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP) : 0),
 		.files_fd = b->files,
+		.observe = true,
 	};
 	const struct nsbox_exec ex = {
 		.argv = argv,

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/denials.h"
 #include "daemon/common/digest.h"
 #include "daemon/front/job.h"
 #include "daemon/front/json_reply.h"
@@ -131,7 +132,7 @@ static int put_all(struct json_object *o, const struct job *j)
 	if (r == 0 && j->network.used)
 		r = json_put(o, "network", egress_log_json(&j->network, true));
 	if (r == 0)
-		r = json_put(o, "denials", egress_log_denials(&j->network));
+		r = json_put(o, "denials", denials_json(&j->network, &j->res));
 	if (r == 0)
 		r = put_stream(o, "stdout", &j->out);
 	if (r == 0)

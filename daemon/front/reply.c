@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/denials.h"
 #include "daemon/common/media_type.h"
 #include "daemon/common/text.h"
 #include "daemon/front/job.h"
@@ -386,7 +387,7 @@ static int put_run(struct json_object *reply, const struct job *j)
 	if (r == 0 && j->network.used)
 		r = json_put(reply, "network", egress_log_json(&j->network, false));
 	if (r == 0)
-		r = json_put(reply, "denials", egress_log_denials(&j->network));
+		r = json_put(reply, "denials", denials_json(&j->network, &j->res));
 	if (r == 0 && j->plan)
 		r = json_put_text(reply, "policy_sha256", j->plan->digest);
 	return r == 0 ? put_outputs(reply, j) : r;

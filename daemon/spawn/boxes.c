@@ -155,7 +155,8 @@ static int make(struct spawn *s, struct box *b, const struct wire_request *q, co
 						     q->arg & WIRE_NEW_UPPER ? fds[n - 1] : -1,
 					     .track = q->arg & WIRE_NEW_TRACK,
 					     .execs = SPAWN_EXECS_MAX,
-					     .egress = s->egress >= 0 };
+					     .egress = s->egress >= 0,
+					     .observe = true };
 	int r = root_for(s, b, q->image, err);
 
 	if (r == 0)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/denials.h"
 #include "daemon/common/text.h"
 #include "nsbox/cli/cli.h"
 #include "nsbox/util.h"
@@ -158,7 +159,7 @@ static struct json_object *report_json(const struct report *rep)
 	json_object_object_add(o, "witness", witness_json(r));
 	json_object_object_add(o, "witness_us", json_object_new_int64(r->witness_us));
 	json_object_object_add(o, "network", egress_log_json(rep->egress, true));
-	json_object_object_add(o, "denials", egress_log_denials(rep->egress));
+	json_object_object_add(o, "denials", denials_json(rep->egress, r));
 	if (rep->outputs)
 		json_object_object_add(o, "outputs", json_object_get(rep->outputs));
 	if (rep->changes)

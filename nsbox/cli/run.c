@@ -412,6 +412,7 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 		.layers = nsbox_host_layers(&c->host),
 		.files_fd = c->files,
 		.egress = true,
+		.observe = true,
 		.track = c->opt->changes || c->opt->commit || c->opt->save,
 		.upper_from = c->restore,
 	};

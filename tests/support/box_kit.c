@@ -98,6 +98,7 @@ void box_run_argv(struct box_run *run, const char *const *argv)
 	const struct nsbox_sandbox_options opt = {
 		.layers = run->layers ? run->layers : box_layers,
 		.files_fd = -1,
+		.observe = run->observe,
 	};
 	const struct nsbox_exec ex = {
 		.argv = argv,

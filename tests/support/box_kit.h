@@ -34,6 +34,7 @@ struct box_run {
 	const char *cwd;
 	uint64_t wall_ms;
 	int request, result_fd; /* 0: none */
+	bool observe;		/* count refused calls */
 	/* out */
 	int ret;
 	struct nsbox_error err;

@@ -10,7 +10,7 @@
 
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
-#include "policy/bpf_sim.h"
+#include "nsbox/bpf_sim.h"
 #include "policy/internal.h"
 
 #define MI UINT64_C(1048576)

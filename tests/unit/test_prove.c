@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #include "nsbox/util.h"
-#include "policy/bpf_sim.h"
+#include "nsbox/bpf_sim.h"
 #include "policy/calls.h"
 #include "policy/prove.h"
 #include "policy/syscalls.h"

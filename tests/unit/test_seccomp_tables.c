@@ -22,9 +22,13 @@
 #include <sys/personality.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
+#include "nsbox/bpf_sim.h"
+#include "nsbox/observe.h"
 #include "nsbox/util.h"
-#include "policy/bpf_sim.h"
+#include "policy/calls.h"
+#include "policy/denied.h"
 #include "policy/internal.h"
 #include "policy/syscalls.h"
 #include "tests/support/plan_kit.h"
@@ -212,7 +216,7 @@ static uint64_t argument(const char *word)
 	return value;
 }
 
-static uint32_t call_number(size_t a, const char *word)
+static uint32_t number_of_call(size_t a, const char *word)
 {
 	char *end;
 	unsigned long n = strtoul(word, &end, 0);
@@ -267,7 +271,7 @@ static bool parse_row(size_t a, char *line, struct row *ret)
 	call = strtok_r(NULL, " \t", &save);
 	ck_assert_ptr_nonnull(call);
 	ret->audit = audit_of(a, &call);
-	ret->nr = call_number(a, call);
+	ret->nr = number_of_call(a, call);
 	while ((word = strtok_r(NULL, " \t", &save)) && strcmp(word, "->") != 0) {
 		ck_assert_int_lt(n, 6);
 		ret->args[n++] = argument(word);
@@ -277,6 +281,53 @@ static bool parse_row(size_t a, char *line, struct row *ret)
 		      "unknown action '%s'", word ? word : "");
 	ret->action = (uint32_t)action;
 	return true;
+}
+
+/* What the observed form may answer: a notification for each refusal, and all else as it was. */
+static uint32_t observed_action(size_t k, const struct row *r)
+{
+	bool clone3 = r->nr == SYS_clone3 && r->audit == archs[SECCOMP_ARCH_NATIVE].audit;
+	bool listener = r->nr == SYS_seccomp && (uint32_t)r->args[0] == SECCOMP_SET_MODE_FILTER &&
+			(r->args[1] & SECCOMP_FILTER_FLAG_NEW_LISTENER);
+
+	if (clone3 || (r->action & SECCOMP_RET_ACTION_FULL) != SECCOMP_RET_ERRNO ||
+	    !(r->action & SECCOMP_RET_DATA))
+		return r->action;
+	if (listener)
+		return k == INIT ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | EPERM;
+	return SECCOMP_RET_USER_NOTIF;
+}
+
+static void judge_observed(size_t k, const struct row *r, const char *where, int line)
+{
+	static struct sock_filter form[OBSERVE_MAX + OBSERVE_EXTRA];
+	const struct seccomp_program *p = &programs[SECCOMP_ARCH_NATIVE][k];
+	int n = observe_rewrite(p->insn, p->n, k == INIT ? OBSERVE_INIT : OBSERVE_PAYLOAD, form);
+	struct seccomp_data d = { .nr = (int)r->nr, .arch = r->audit };
+	struct nsbox_denied_call told;
+	char buf[64];
+	const char *name;
+	uint32_t arg[6];
+
+	ck_assert_int_gt(n, 0);
+	ck_assert_ptr_null(bpf_sim_check(form, (size_t)n));
+	for (int i = 0; i < 6; i++)
+		arg[i] = (uint32_t)(d.args[i] = r->args[i]);
+	ck_assert_msg(bpf_sim_run(form, (size_t)n, &d) == observed_action(k, r),
+		      "%s:%d: %s: observed: %#x", where, line, kinds[k].name,
+		      bpf_sim_run(form, (size_t)n, &d));
+	if ((r->action & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO &&
+	    (r->action & SECCOMP_RET_DATA))
+		ck_assert_uint_eq(observe_judge(p->insn, p->n, &d, &told),
+				  r->action & SECCOMP_RET_DATA);
+	name = call_name(r->nr, SECCOMP_ARCH_NATIVE, buf, sizeof(buf));
+	if (name && !kinds[k].extra && r->audit == archs[SECCOMP_ARCH_NATIVE].audit)
+		ck_assert_msg(denied_judge(name, arg, traits[k]) ==
+				      (r->action == SECCOMP_RET_ALLOW
+					       ? DENIED_ALLOWED
+					       : r->action & SECCOMP_RET_DATA),
+			      "%s:%d: %s: the tables say %#x", where, line, kinds[k].name,
+			      denied_judge(name, arg, traits[k]));
 }
 
 static unsigned judge_row(size_t a, const struct row *r, const char *where, int line)
@@ -293,6 +344,8 @@ static unsigned judge_row(size_t a, const struct row *r, const char *where, int 
 		action = judge(a, k, r->audit, r->nr, r->args);
 		ck_assert_msg(action == r->action, "%s:%d: %s %s: got %#x, expected %#x", where,
 			      line, archs[a].name, kinds[k].name, action, r->action);
+		if (a == SECCOMP_ARCH_NATIVE)
+			judge_observed(k, r, where, line);
 		tried++;
 	}
 	return tried;

@@ -98,6 +98,15 @@ enum nsbox_witness {
 const char *nsbox_witness_name(int w);
 const char *nsbox_witness_text(int w);
 
+/* System calls that the filter refused, told where the sandbox was made with `observe`. */
+#define NSBOX_DENIED_MAX 32
+struct nsbox_denied_call {
+	uint32_t nr;	 /* by this machine's numbers */
+	uint32_t errnum; /* the rule's answer */
+	uint64_t times;
+	uint32_t arg[6]; /* lower halves of the arguments that decided, the others 0 */
+};
+
 struct nsbox_result {
 	uint32_t cause;	       /* enum nsbox_cause */
 	int32_t exit_status;   /* 0-255; 128+N after signal N; 126/127 could not start */
@@ -114,7 +123,11 @@ struct nsbox_result {
 	uint32_t pids_limit_hits;	      /* forks refused by the limit */
 	uint32_t oom_kills;
 	uint32_t witness_us; /* that its acts took; before the program's first instruction */
+	uint32_t observed;     /* refused calls were counted: the following are all there are */
+	uint32_t denied_calls; /* rows of `denied` */
 	uint32_t reserved;
+	uint64_t denied_untold; /* refusals beyond those rows */
+	struct nsbox_denied_call denied[NSBOX_DENIED_MAX];
 	struct nsbox_error error; /* cause exec and sandbox: what failed; else code 0 or a note */
 };
 
@@ -129,6 +142,9 @@ struct nsbox_sandbox_options {
 	bool track;	 /* nsbox_sandbox_upper() will be called */
 	int upper_from; /* begin with what NSBOX_UPPER_WHOLE of another gave, or 0 or -1; borrowed */
 	bool egress;	/* the owner takes the listeners of a plan that grants egress */
+	/* Count refused system calls. Each exec then has a process outside that answers them, with
+	 * the errno that the plan's filter has for them and never otherwise. */
+	bool observe;
 };
 
 /*

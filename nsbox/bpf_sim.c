@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See bpf_sim.h. Only what seccomp filters are made of; all else is refused by the check. */
-#include "policy/bpf_sim.h"
+#include "nsbox/bpf_sim.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -55,13 +55,17 @@ static bool taken(const struct sock_filter *f, uint32_t a)
 	}
 }
 
-/* `visible`: bytes of data that may be read; a load beyond gives up with *complete false. */
+/*
+ * `visible`: bytes of data that may be read; a load beyond gives up with *complete false. *words gets
+ * a bit for each word of the data that was read.
+ */
 static uint32_t run(const struct sock_filter *prog, size_t n, const struct seccomp_data *data,
-		    size_t visible, bool *complete)
+		    size_t visible, bool *complete, uint32_t *words)
 {
 	uint32_t a = 0;
 
 	*complete = true;
+	*words = 0;
 	for (size_t pc = 0; pc < n; pc++) {
 		const struct sock_filter *f = &prog[pc];
 
@@ -72,6 +76,7 @@ static uint32_t run(const struct sock_filter *prog, size_t n, const struct secco
 				return 0;
 			}
 			memcpy(&a, (const char *)data + f->k, sizeof(a));
+			*words |= UINT32_C(1) << (f->k / 4);
 			break;
 		case BPF_ALU: a &= f->k; break;
 		case BPF_RET: return f->k;
@@ -87,17 +92,26 @@ static uint32_t run(const struct sock_filter *prog, size_t n, const struct secco
 
 uint32_t bpf_sim_run(const struct sock_filter *prog, size_t n, const struct seccomp_data *data)
 {
+	uint32_t words;
+
+	return bpf_sim_words(prog, n, data, &words);
+}
+
+uint32_t bpf_sim_words(const struct sock_filter *prog, size_t n, const struct seccomp_data *data,
+		       uint32_t *ret_words)
+{
 	bool complete;
 
-	return run(prog, n, data, sizeof(*data), &complete);
+	return run(prog, n, data, sizeof(*data), &complete, ret_words);
 }
 
 int bpf_sim_is_constant(const struct sock_filter *prog, size_t n, uint32_t arch, uint32_t nr)
 {
 	const struct seccomp_data data = { .nr = (int)nr, .arch = arch };
 	bool complete;
-	uint32_t action =
-		run(prog, n, &data, offsetof(struct seccomp_data, instruction_pointer), &complete);
+	uint32_t words,
+		action = run(prog, n, &data, offsetof(struct seccomp_data, instruction_pointer),
+			     &complete, &words);
 
 	return complete && action == SECCOMP_RET_ALLOW;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small interpreter of seccomp programs, so that filters can be judged without a kernel. */
-#ifndef POLICY_BPF_SIM_H
-#define POLICY_BPF_SIM_H
+#ifndef NSBOX_BPF_SIM_H
+#define NSBOX_BPF_SIM_H
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -14,6 +14,9 @@ const char *bpf_sim_check(const struct sock_filter *prog, size_t n);
 
 /* The program's return value, SECCOMP_RET_*. prog must have passed bpf_sim_check(). */
 uint32_t bpf_sim_run(const struct sock_filter *prog, size_t n, const struct seccomp_data *data);
+/* And which words of the data it looked at, a bit each: what decided. */
+uint32_t bpf_sim_words(const struct sock_filter *prog, size_t n, const struct seccomp_data *data,
+		       uint32_t *ret_words);
 
 /*
  * Could the kernel answer `nr` from its bitmap (allowed whatever the arguments are)? As

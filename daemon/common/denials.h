@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `denials` of a result or receipt: what a run was refused, by which layer, and what would allow it. */
+#ifndef DAEMON_DENIALS_H
+#define DAEMON_DENIALS_H
+
+#include <nsbox/sandbox.h>
+
+#include "daemon/common/egress_log.h"
+
+/* Connections and names, then system calls. Never NULL but for want of memory. */
+struct json_object *denials_json(const struct egress_log *network, const struct nsbox_result *r);
+
+#endif

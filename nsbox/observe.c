@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Observers of refused calls (observe.h): the owner's side. What an observer does is observer.c's.
+ *
+ * One lives as long as anything runs behind the filter it answers for, which may be longer than its
+ * exec; the kernel tells it when nothing does. It is not waited for: its pidfd is watched.
+ */
+#include "nsbox/observer.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "nsbox/sandbox_private.h"
+#include "nsbox/sys.h"
+#include "nsbox/util.h"
+
+struct observer {
+	struct observer *next;
+	uint32_t id; /* of its exec */
+	int pidfd;
+};
+
+static struct observed *table_new(void)
+{
+	void *p = mmap(NULL, sizeof(struct observed), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+void observe_forget(struct exec *ex)
+{
+	if (ex->observed)
+		munmap(ex->observed, sizeof(*ex->observed));
+	ex->observed = NULL;
+}
+
+/* The plan is kept out of children (nsbox_plan_open): the observer gets a copy of the filter. */
+static int fork_observer(const struct nsbox_sandbox *sb, struct observer_task *task, int *ret_pidfd)
+{
+	struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uintptr_t)ret_pidfd };
+	const struct sock_filter *filter =
+		blob_get(plan_blob(sb->plan), SEC_BPF, sizeof(*filter), &task->n);
+	auto_free struct sock_filter *copy = calloc(task->n, sizeof(*copy));
+	pid_t pid;
+	int r = copy ? 0 : -ENOMEM;
+
+	if (r == 0) {
+		memcpy(copy, filter, task->n * sizeof(*copy));
+		task->filter = copy;
+		r = observer_prepare(task);
+	}
+	if (r < 0)
+		return r;
+	pid = sys_clone3(&args, sizeof(args));
+	if (pid == 0)
+		observer_main(task);
+	r = pid < 0 ? -errno : 0;
+	observer_release(task);
+	return r;
+}
+
+int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struct nsbox_error *err)
+{
+	struct observer *o = calloc(1, sizeof(*o));
+	struct observer_task task = { .listener = listener };
+	int r;
+
+	ex->observed = table_new();
+	task.table = ex->observed;
+	r = o && ex->observed ? fork_observer(sb, &task, &o->pidfd) : -ENOMEM;
+	if (r < 0) {
+		free(o);
+		observe_forget(ex);
+		return nsbox_fail_at(err, NSBOX_STAGE_SECCOMP, NSBOX_E_SETUP, r,
+				     "start the observer of refused calls");
+	}
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): r is 0 */
+	o->id = ex->id;
+	o->next = sb->observers;
+	sb->observers = o;
+	return sandbox_watch(sb, o->pidfd, WATCH_OBSERVER, ex->id, err);
+}
+
+static void collect(struct observer *o)
+{
+	siginfo_t info;
+
+	while (waitid(P_PIDFD, (id_t)o->pidfd, &info, WEXITED | __WALL) < 0 && errno == EINTR)
+		;
+	close(o->pidfd);
+	free(o);
+}
+
+void observe_ended(struct nsbox_sandbox *sb, uint32_t id)
+{
+	for (struct observer **p = &sb->observers; *p; p = &(*p)->next) {
+		struct observer *o = *p;
+
+		if (o->id != id)
+			continue;
+		*p = o->next;
+		epoll_ctl(sb->epoll, EPOLL_CTL_DEL, o->pidfd, NULL);
+		collect(o);
+		return;
+	}
+}
+
+void observe_end_all(struct nsbox_sandbox *sb)
+{
+	while (sb->observers) {
+		struct observer *o = sb->observers;
+
+		sb->observers = o->next;
+		sys_pidfd_send_signal(o->pidfd, SIGKILL);
+		collect(o);
+	}
+}
+
+/* The observer is a process of ours and still one that may have died in mid-write. */
+void observe_result(const struct exec *ex, struct nsbox_result *r)
+{
+	const struct observed *o = ex->observed;
+
+	if (!o)
+		return;
+	r->observed = 1;
+	r->denied_calls = MIN(o->rows, NSBOX_DENIED_MAX);
+	r->denied_untold = o->untold;
+	memcpy(r->denied, o->row, r->denied_calls * sizeof(r->denied[0]));
+}

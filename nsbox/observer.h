@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process that answers refused calls (observe.h): prepared by the owner, then forked. */
+#ifndef NSBOX_OBSERVER_H
+#define NSBOX_OBSERVER_H
+
+#include "nsbox/observe.h"
+
+struct observer_task {
+	int listener;
+	struct observed *table;
+	const struct sock_filter *filter; /* the plan's, not the form that is loaded */
+	size_t n;
+	/* observer_prepare() */
+	char *answers; /* OBSERVE_ERRNOS times two pages */
+	struct seccomp_notif *call;
+	uint32_t errnum[OBSERVE_ERRNOS];
+	unsigned errnums;
+};
+
+int observer_prepare(struct observer_task *t);
+void observer_release(struct observer_task *t);
+_Noreturn void observer_main(struct observer_task *t);
+
+#endif
