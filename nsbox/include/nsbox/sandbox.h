@@ -122,7 +122,7 @@ struct nsbox_result {
 	uint64_t memory_limit;		      /* bytes */
 	uint32_t pids_limit_hits;	      /* forks refused by the limit */
 	uint32_t oom_kills;
-	uint32_t witness_us; /* that its acts took; before the program's first instruction */
+	uint32_t witness_us;   /* that its acts took; before the program's first instruction */
 	uint32_t observed;     /* refused calls were counted: the following are all there are */
 	uint32_t denied_calls; /* rows of `denied` */
 	uint32_t reserved;
