@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "nsbox/util.h"
 #include "nsbox/bpf_sim.h"
+#include "nsbox/util.h"
 
 #define CONDS_MAX 512	  /* on one path; the longest rule block makes some sixty */
 #define TRIES_MAX 200000  /* bits tried for one word */

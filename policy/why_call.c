@@ -4,9 +4,9 @@
 #include <linux/seccomp.h>
 #include <string.h>
 
+#include "nsbox/bpf_sim.h"
 #include "nsbox/egress_format.h"
 #include "nsbox/util.h"
-#include "nsbox/bpf_sim.h"
 #include "policy/calls.h"
 #include "policy/names.h"
 #include "policy/prove_walk.h"

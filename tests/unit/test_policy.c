@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nsbox/bpf_sim.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
-#include "nsbox/bpf_sim.h"
 #include "policy/internal.h"
 
 #define MI UINT64_C(1048576)

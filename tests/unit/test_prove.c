@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "nsbox/util.h"
 #include "nsbox/bpf_sim.h"
+#include "nsbox/util.h"
 #include "policy/calls.h"
 #include "policy/prove.h"
 #include "policy/syscalls.h"
