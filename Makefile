@@ -209,7 +209,8 @@ check-e2e: all $(TOOLS) ## tests of the whole product, as the caller
 # of tests/vm/hosts.py. ARCH=arm64 compiles for that and boots its kernels.
 comma       := ,
 ARCH        ?= amd64
-VM_KERNELS  ?= $(if $(filter arm64,$(ARCH)),6.1:plain$(comma)tests 6.12:plain$(comma)tests,6.1 6.12 6.18 7.3)
+VM_KERNELS  ?= $(if $(filter arm64,$(ARCH)),6.1:plain$(comma)tests$(comma)tests-user \
+		6.12:plain$(comma)tests$(comma)tests-user,6.1 6.12 6.18 7.3)
 check-vm: ## run on other kernels and restricted hosts, in virtual machines (ARCH=arm64 too)
 	$(Q)tests/support/install-packages build test vm $(filter-out vm-amd64,vm-$(ARCH))
 	$(Q)$(MAKE) --no-print-directory $(if $(filter arm64,$(ARCH)),check-vm-cross,all tests)

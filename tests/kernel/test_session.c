@@ -89,7 +89,8 @@ static struct nsbox_result result(struct nsbox_sandbox *sb, uint32_t id)
 	struct nsbox_event ev;
 
 	do {
-		ck_assert_msg(nsbox_sandbox_next(sb, 20000, &ev, &err) == 0, "%s", err.msg);
+		ck_assert_msg(nsbox_sandbox_next(sb, 20000 * (int)box_slow(), &ev, &err) == 0, "%s",
+			      err.msg);
 		ck_assert_msg(ev.kind == NSBOX_EVENT_STARTED || ev.kind == NSBOX_EVENT_EXITED,
 			      "event %u while waiting for exec %u: %s", ev.kind, id, ev.error.msg);
 	} while (ev.kind != NSBOX_EVENT_EXITED);
@@ -115,7 +116,8 @@ static void results(struct nsbox_sandbox *sb, const uint32_t id[2], struct nsbox
 		struct nsbox_event ev;
 		unsigned which;
 
-		ck_assert_msg(nsbox_sandbox_next(sb, 20000, &ev, &err) == 0, "%s", err.msg);
+		ck_assert_msg(nsbox_sandbox_next(sb, 20000 * (int)box_slow(), &ev, &err) == 0, "%s",
+			      err.msg);
 		ck_assert_uint_ne(ev.kind, NSBOX_EVENT_NONE);
 		if (ev.kind != NSBOX_EVENT_EXITED)
 			continue;
@@ -405,7 +407,7 @@ START_TEST(all_at_once)
 		sh(sb, "sleep 300.9 & sleep 300.9", 0, -1);
 	ck_assert_int_eq(nsbox_sandbox_kill(sb, 0, NSBOX_CAUSE_CANCELLED, 0, &err), 0);
 	while (ended < 5) {
-		ck_assert_int_eq(nsbox_sandbox_next(sb, 10000, &ev, &err), 0);
+		ck_assert_int_eq(nsbox_sandbox_next(sb, 10000 * (int)box_slow(), &ev, &err), 0);
 		ck_assert_uint_ne(ev.kind, NSBOX_EVENT_NONE);
 		ended += ev.kind == NSBOX_EVENT_EXITED && ev.result.cause == NSBOX_CAUSE_CANCELLED;
 	}

@@ -492,7 +492,7 @@ START_TEST(stopped_helper)
 	box_expect(sb, NSBOX_EVENT_STARTED);
 	ck_assert_int_eq(nsbox_sandbox_files(sb, &req, 1, p[0], -1, &err), 0);
 	for (int i = 0; i < 2; i++) {
-		ck_assert_int_eq(nsbox_sandbox_next(sb, 10000, &ev, &err), 0);
+		ck_assert_int_eq(nsbox_sandbox_next(sb, 10000 * (int)box_slow(), &ev, &err), 0);
 		ck_assert(ev.kind == NSBOX_EVENT_EXITED || ev.kind == NSBOX_EVENT_FILES);
 		if (ev.kind == NSBOX_EVENT_FILES)
 			ck_assert_int_eq(ev.error.errnum, ETIMEDOUT);

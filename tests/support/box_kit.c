@@ -151,7 +151,8 @@ struct nsbox_event box_expect(struct nsbox_sandbox *sb, uint32_t kind)
 	struct nsbox_error err = { 0 };
 	struct nsbox_event ev;
 
-	ck_assert_msg(nsbox_sandbox_next(sb, 10000, &ev, &err) == 0, "%s", err.msg);
+	ck_assert_msg(nsbox_sandbox_next(sb, 10000 * (int)box_slow(), &ev, &err) == 0, "%s",
+		      err.msg);
 	ck_assert_msg(ev.kind == kind, "event %u instead of %u: %s", ev.kind, kind, ev.error.msg);
 	return ev;
 }
@@ -195,7 +196,7 @@ bool box_wait_gone(pid_t pid, int ms)
 	const struct timespec tick = { 0, 5000000 };
 
 	for (int waited = 0; !box_gone(pid); waited += 5) {
-		if (waited >= ms)
+		if (waited >= ms * (int)box_slow())
 			return false;
 		nanosleep(&tick, NULL);
 	}

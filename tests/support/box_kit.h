@@ -49,13 +49,14 @@ void box_run_sh(struct box_run *run, const char *script);
 /* A sandbox that is being made; and an exec of `sh -c script` in it, output to out (or -1). */
 struct nsbox_sandbox *box_new(const struct nsbox_plan *plan, int files_fd);
 void box_sh(struct nsbox_sandbox *sb, const char *script, bool keep_rest, int out);
-/* The next event, which must be of this kind and come within ten seconds. */
+/* The next event, which must be of this kind and come within ten seconds
+ * of a real processor. */
 struct nsbox_event box_expect(struct nsbox_sandbox *sb, uint32_t kind);
 
 /* Children of a process, as seen from outside; how many, at most max. */
 int box_children(pid_t pid, pid_t *ret, int max);
 bool box_gone(pid_t pid); /* no such process, or a zombie */
-/* Wait for a condition on a pid, at most ms. */
+/* Wait for a condition on a pid, at most ms, on a real processor. */
 bool box_wait_gone(pid_t pid, int ms);
 /* How many times slower than a processor this machine is: NSBOX_SLOW, for emulated ones. */
 unsigned box_slow(void);

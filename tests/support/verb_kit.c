@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See verb_kit.h. */
 #include "tests/support/verb_kit.h"
+#include "tests/support/box_kit.h"
 
 #include <check.h>
 #include <string.h>
@@ -91,7 +92,8 @@ void verb_ask(struct nsbox_sandbox *sb, const struct nsbox_file_request *req, in
 	if (nsbox_sandbox_files(sb, req, ++id, in, out, &ret->error) < 0)
 		return;
 	do {
-		ck_assert_msg(nsbox_sandbox_next(sb, 30000, &ev, &err) == 0, "%s", err.msg);
+		ck_assert_msg(nsbox_sandbox_next(sb, 30000 * (int)box_slow(), &ev, &err) == 0, "%s",
+			      err.msg);
 		ck_assert_msg(ev.kind != NSBOX_EVENT_NONE && ev.kind != NSBOX_EVENT_GONE,
 			      "no answer to a request about '%s'", req->path);
 	} while (ev.kind != NSBOX_EVENT_FILES);
