@@ -119,6 +119,7 @@ static int make_small(struct box *b, struct nsbox_error *err)
 	fixed.limits.memory = SMALL_MEMORY;
 	fixed.limits.disk = SMALL_DISK;
 	fixed.limits.pids = SMALL_PIDS;
+	fixed.limits.cpu_milli = SMALL_CPU;
 	fixed.limits.grace_ms = 200;
 	blob_set(to, SEC_FIXED, &fixed, sizeof(fixed));
 	r = blob_seal(to, "nsbox-plan", &fd, err);
@@ -187,13 +188,19 @@ void box_close(struct box *b)
 
 /* ------------------------------------------------------------------ a run */
 
-static void run(const struct box *b, const struct probe_row *row, const char *const *argv, int out,
-		int tier, struct ending *ret)
+static uint32_t layers_of(const struct box *b, int tier)
+{
+	uint32_t all = nsbox_host_layers(&b->host);
+
+	return tier < NSBOX_TIER_CGROUP ? all & ~NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP) : all;
+}
+
+static void run(const struct box *b, const struct probe_row *row, const char *const *argv, int in,
+		int out, int tier, struct ending *ret)
 {
 	bool small = row->flags & PF_SMALL;
 	const struct nsbox_sandbox_options opt = {
-		.layers = nsbox_host_layers(&b->host) &
-			  ~(tier < NSBOX_TIER_CGROUP ? NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP) : 0),
+		.layers = layers_of(b, tier),
 		.files_fd = b->files,
 		.observe = true,
 	};
@@ -201,8 +208,6 @@ static void run(const struct box *b, const struct probe_row *row, const char *co
 		.argv = argv,
 		.wall_ms = row->flags & PF_WALL_TIME ? 400 : 15000,
 	};
-	/* Opened before: a sandbox without a mount namespace of its own changes ours meanwhile. */
-	auto_close int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	const struct nsbox_io io = { in, out, out, -1, -1 };
 	struct nsbox_error err = { 0 };
 	int r;
@@ -221,9 +226,48 @@ static void run(const struct box *b, const struct probe_row *row, const char *co
 			     ret->result.error.code ? ": " : "", ret->result.error.msg);
 }
 
+/* A second sandbox beside the probe's, whose program lives until it is freed; it is there when the
+ * program has said something. */
+static int start_neighbour(const struct box *b, const struct probe_row *row, const struct facts *f,
+			   const char *program, int tier, struct nsbox_sandbox **ret)
+{
+	const char *const more[] = { "inside=1", "neighbour=1", NULL };
+	auto_free const char **argv = probe_argv(program, row, f, more);
+	const struct nsbox_sandbox_options opt = {
+		.layers = layers_of(b, tier),
+		.files_fd = b->files,
+	};
+	const struct nsbox_exec ex = { .argv = argv };
+	auto_close int out = -1, said = -1;
+	struct nsbox_error err = { 0 };
+	struct nsbox_event ev = { 0 };
+	int p[2], r;
+	char byte;
+
+	if (!argv || pipe2(p, O_CLOEXEC) < 0)
+		return -ENOMEM;
+	said = p[0];
+	out = p[1];
+	lseek(b->files, 0, SEEK_SET);
+	r = nsbox_sandbox_new(b->plan, b->root, &opt, ret, &err);
+	if (r == 0)
+		r = nsbox_sandbox_exec(*ret, &ex, &(struct nsbox_io){ -1, out, out, -1, -1 }, NULL,
+				       &err);
+	while (r == 0 && ev.kind != NSBOX_EVENT_STARTED) {
+		r = nsbox_sandbox_next(*ret, 15000, &ev, &err);
+		if (ev.kind != NSBOX_EVENT_STARTED && ev.kind != NSBOX_EVENT_READY)
+			r = -ECHILD;
+	}
+	close_fd(&out);
+	return r == 0 && read(said, &byte, 1) != 1 ? -ECHILD : r;
+}
+
 void box_run(const struct box *b, const struct probe_row *row, const struct facts *f, int tier,
 	     struct ending *ret)
 {
+	struct nsbox_sandbox *beside = NULL;
+	/* Opened before: a sandbox without a mount namespace of its own changes ours meanwhile. */
+	auto_close int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	char program[300];
 	const char *const more[] = { "inside=1", "unlisted=/.nsbox/witness", NULL };
 	auto_free const char **argv = NULL;
@@ -234,13 +278,19 @@ void box_run(const struct box *b, const struct probe_row *row, const struct fact
 	nsbox_format(program, sizeof(program), BOX_DIR "/%s%s", row->file ? "extra/" : "",
 		     row->file ? row->name : "nsbox-probe");
 	argv = probe_argv(program, row, f, more);
+	if ((row->flags & PF_NEIGHBOUR) && start_neighbour(b, row, f, program, tier, &beside) < 0) {
+		nsbox_sandbox_free(beside);
+		nsbox_format(ret->why, sizeof(ret->why), "its neighbour did not start");
+		return;
+	}
 	for (int i = 0; argv && i < (row->flags & PF_TWICE ? 2 : 1); i++) {
 		close_fd(&out);
 		out = make_memfd("probe", NULL, 0, false);
 		if (out < 0 || fcntl(out, F_SETFL, O_APPEND) < 0)
-			return;
-		run(b, row, argv, out, tier, ret);
+			break;
+		run(b, row, argv, in, out, tier, ret);
 	}
+	nsbox_sandbox_free(beside);
 	n = pread(out, ret->out, sizeof(ret->out) - 1, 0);
 	ret->out[n > 0 ? n : 0] = '\0';
 }

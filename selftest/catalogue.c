@@ -9,7 +9,7 @@
 /* clang-format off */
 const struct catalogue_row catalogue[] = {
 	{ "A02", "ids inside are ids of the host", "selftest", "" },
-	{ "A03", "runs share limits that the kernel counts per user", "tests/kernel/test_life.c", "own id per run; with a single id, runs share the caller's" },
+	{ "A03", "runs share limits that the kernel counts per user", "selftest", "own id per run; with a single id, runs share the caller's" },
 	{ "A04", "a user namespace below the sandbox", "selftest", "" },
 	{ "A06", "entering namespaces", "selftest", "" },
 	{ "A09", "signals to init and the supervisor", "selftest", "" },
@@ -96,7 +96,7 @@ const struct catalogue_row catalogue[] = {
 	{ "H03", "memory and swap", "selftest", "" },
 	{ "H05", "the wrong process is ended for memory", "selftest", "" },
 	{ "H06", "disk", "selftest", "" },
-	{ "H08", "processor time", "tests/kernel/test_cgroup.c", "" },
+	{ "H08", "processor time", "selftest", "" },
 	{ "H09", "the time limit dodged", "selftest", "" },
 	{ "H10", "floods of output", "tests/e2e/relay.t", "" },
 	{ "H11", "descriptors and kernel objects", "selftest", "" },

@@ -195,6 +195,7 @@ int facts_init(struct facts *f, const struct nsbox_host *host, const char *daemo
 	facts_add(f, "memory", "%u", SMALL_MEMORY);
 	facts_add(f, "disk", "%u", SMALL_DISK);
 	facts_add(f, "pids", "%u", SMALL_PIDS);
+	facts_add(f, "cpu", "%u", SMALL_CPU);
 	facts_add(f, "seconds", "%u", 1);
 	start_decoy(f);
 	return 0;

@@ -165,16 +165,35 @@ static void try_control(struct row_result *r, const struct facts *f, int probe_f
 	r->control = judge_ending(r->row, &e);
 }
 
+static const char *why_not(const struct options *o, const struct probe_row *row,
+			   const struct box *b, int tier)
+{
+	if (row->file)
+		return NULL;
+	if (o->daemon && (row->flags & PF_SMALL))
+		return "a daemon's limits are not small";
+	if (o->daemon && (row->flags & PF_NEIGHBOUR))
+		return "a daemon is asked for one run at a time";
+	return not_applicable(row, b, tier);
+}
+
+static bool applies(const struct options *o, const struct probe_row *row, const struct suite *s,
+		    const struct box *b)
+{
+	for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
+		if ((s->tiers & (1U << t)) && !why_not(o, row, b, t))
+			return true;
+	return false;
+}
+
 static struct verdict try_tier(const struct options *o, const struct probe_row *row,
 			       const struct box *b, struct facts *f, int tier,
 			       const struct verdict *control)
 {
-	const char *why = row->file ? NULL : not_applicable(row, b, tier);
+	const char *why = why_not(o, row, b, tier);
 	struct verdict v = { .kind = V_NA };
 	struct ending e;
 
-	if (!why && o->daemon && (row->flags & PF_SMALL))
-		why = "a daemon's limits are not small";
 	if (why) {
 		nsbox_format(v.text, sizeof(v.text), "%s", why);
 		return v;
@@ -202,7 +221,8 @@ static void try_row(const struct options *o, struct row_result *r, const struct 
 {
 	uint64_t start = monotonic_us();
 
-	try_control(r, f, probe_fd);
+	if (applies(o, r->row, s, b))
+		try_control(r, f, probe_fd);
 	facts_check_decoy(f);
 	for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
 		if (s->tiers & (1U << t))

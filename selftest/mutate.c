@@ -58,42 +58,36 @@ static void layer_names(uint32_t layers, char *buf, int size)
 			n += nsbox_format(buf + n, size - n, ",%s", nsbox_layer_name(i));
 }
 
-/* The last line and exit status are as a probe's. */
-static void run_mutant(const char *const *argv, struct ending *ret)
-{
-	int out[2], status = 0;
-	size_t len = 0;
-	ssize_t n;
+struct mutant {
 	pid_t pid;
+	int out;
+};
 
-	*ret = (struct ending){ .status = -1 };
+static struct mutant start_program(const char *const *argv)
+{
+	struct mutant m = { -1, -1 };
+	int out[2];
+
 	if (pipe2(out, O_CLOEXEC) < 0)
-		return;
-	pid = fork();
-	if (pid == 0) {
+		return m;
+	m.pid = fork();
+	if (m.pid == 0) {
 		dup2(out[1], 1);
 		execv(argv[0], (char *const *)argv);
 		dprintf(1, "SKIP: %s: %s\n", argv[0], strerror(errno));
 		_exit(125);
 	}
 	close(out[1]);
-	while ((n = read(out[0], ret->out + len, sizeof(ret->out) - 1 - len)) > 0)
-		len += (size_t)n;
-	close(out[0]);
-	ret->out[len] = '\0';
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (pid > 0 && WIFEXITED(status))
-		ret->status = WEXITSTATUS(status);
-	nsbox_format(ret->why, sizeof(ret->why), "the mutant did not end by itself");
+	m.out = out[0];
+	return m;
 }
 
-static struct verdict try_without(const struct box_options *opt, const struct probe_row *row,
-				  uint32_t layers, bool witness)
+/* A sandbox without these layers, in which a probe runs: several at once, for what they take. */
+static struct mutant start_without(const struct box_options *opt, const struct probe_row *row,
+				   uint32_t layers, bool witness)
 {
 	char path[4096], names[400];
 	const char *argv[12] = { cli_libexec("nsbox-mutant", path, sizeof(path)) };
-	struct ending e;
 	int n = 1;
 
 	if (!witness)
@@ -104,7 +98,26 @@ static struct verdict try_without(const struct box_options *opt, const struct pr
 	argv[n++] = opt->profile ? opt->profile : "";
 	argv[n++] = opt->manifest ? opt->manifest : "";
 	argv[n] = NULL;
-	run_mutant(argv, &e);
+	return start_program(argv);
+}
+
+/* The last line and exit status are as a probe's. */
+static struct verdict end_mutant(struct mutant *m, const struct probe_row *row)
+{
+	struct ending e = { .status = -1 };
+	int status = 0;
+	size_t len = 0;
+	ssize_t n;
+
+	while (m->out >= 0 && (n = read(m->out, e.out + len, sizeof(e.out) - 1 - len)) > 0)
+		len += (size_t)n;
+	close_fd(&m->out);
+	e.out[len] = '\0';
+	while (m->pid > 0 && waitpid(m->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (m->pid > 0 && WIFEXITED(status))
+		e.status = WEXITSTATUS(status);
+	nsbox_format(e.why, sizeof(e.why), "the mutant did not end by itself");
 	return judge_ending(&(struct probe_row){ .name = row->name }, &e);
 }
 
@@ -121,6 +134,22 @@ static void by_tier(struct mutation *m, const struct box *b, const struct facts 
 	m->without = judge_ending(row, &e);
 }
 
+static void by_mutants(struct mutation *m, const struct box_options *opt,
+		       const struct probe_row *row)
+{
+	uint32_t bit = NSBOX_LAYER_BIT(m->layer);
+	struct mutant with, without, found = { -1, -1 };
+
+	with = start_without(opt, row, m->others, m->layer == NSBOX_LAYER_WITNESS);
+	without = start_without(opt, row, m->others | bit, false);
+	if (m->witness)
+		found = start_without(opt, row, bit, true);
+	m->with = end_mutant(&with, row);
+	m->without = end_mutant(&without, row);
+	if (m->witness)
+		m->found = end_mutant(&found, row);
+}
+
 static const char *why_not(const struct mutation *m, const struct box *b)
 {
 	uint32_t have = nsbox_host_layers(&b->host), need = NSBOX_LAYER_BIT(m->layer) | m->others;
@@ -135,7 +164,6 @@ static void try_mutation(struct mutation *m, const struct box_options *opt, cons
 			 const struct facts *f)
 {
 	const struct probe_row *row = find_row(m->probe);
-	uint32_t bit = NSBOX_LAYER_BIT(m->layer);
 	const char *why = why_not(m, b);
 
 	m->kind = V_NA;
@@ -143,19 +171,15 @@ static void try_mutation(struct mutation *m, const struct box_options *opt, cons
 		nsbox_format(m->without.text, sizeof(m->without.text), "%s", why);
 		return;
 	}
-	if (m->layer == NSBOX_LAYER_CGROUP) {
+	if (m->layer == NSBOX_LAYER_CGROUP)
 		by_tier(m, b, f);
-	} else {
-		m->with = try_without(opt, row, m->others, m->layer == NSBOX_LAYER_WITNESS);
-		m->without = try_without(opt, row, m->others | bit, false);
-	}
+	else
+		by_mutants(m, opt, row);
 	if (m->needs && (m->with.kind == V_NA || m->without.kind == V_NA)) {
 		m->without = m->with.kind == V_NA ? m->with : m->without;
 		return;
 	}
 	m->kind = m->with.kind == V_HELD && m->without.kind == V_ESCAPED ? V_HELD : V_BROKEN;
-	if (m->witness)
-		m->found = try_without(opt, row, bit, true);
 	if (m->witness &&
 	    (m->found.kind != V_BROKEN || !strstr(m->found.text, "it ended by sandbox")))
 		m->kind = V_BROKEN;

@@ -32,6 +32,7 @@ enum probe_flags {
 	PF_NO_NETWORK = 1 << 8, /* only where the policy leaves no network */
 	PF_RESULT = 1 << 9,	/* judged by the run's result alone, nothing is tried inside */
 	PF_RANGE = 1 << 10,	/* only where ids are a range: with one id, runs share it */
+	PF_NEIGHBOUR = 1 << 11, /* while a second run of the same probe does its worst */
 };
 
 #define LB(x) NSBOX_LAYER_BIT(NSBOX_LAYER_##x)
@@ -40,6 +41,8 @@ enum probe_flags {
 #define SELFTEST_PROBES(X) \
 	X(A02_id_map, "A02", "ids inside are ids of the host", LB(USER), AS_CALLER, 0, \
 	  "uid_map and gid_map lead to no id of root or, with a range, of the owner") \
+	X(A03_shared_account, "A03", "use up what the kernel counts per user, for a neighbour", LB(USER), IN_STANDIN, \
+	  PF_RANGE | PF_NEIGHBOUR, "a pipe of full size while the neighbour holds all that its id may") \
 	X(A04_user_namespace, "A04", "make a user namespace, to be root in it", LB(SECCOMP) | LB(USER), IN_STANDIN, 0, \
 	  "EPERM from the filter; ENOSPC from the namespace's own maximum behind it") \
 	X(A06_ns_user, "A06-user", "share the host's user namespace", LB(USER), AS_CALLER, 0, "another namespace") \
@@ -129,6 +132,8 @@ enum probe_flags {
 	X(H03_pipes, "H03-pipes", "take memory where nobody counts: pipes", LB(CGROUP), IN_STANDIN, \
 	  PF_SMALL | PF_MEMORY | PF_CGROUP, "ended, cause memory") \
 	X(H06_disk, "H06", "fill the disk", 0, IN_STANDIN, PF_SMALL, "ENOSPC, EFBIG at the limit") \
+	X(H08_processor, "H08", "take processor time beyond the limit", LB(CGROUP), IN_STANDIN, PF_SMALL | PF_CGROUP, \
+	  "a fifth of one for sixteen processes that want all") \
 	X(H09_time, "H09", "outlast the time limit", 0, IN_STANDIN, PF_SMALL | PF_WALL_TIME, "ended, cause wallTime") \
 	X(H11_descriptors, "H11-descriptors", "open descriptors without end", 0, IN_STANDIN, 0, "EMFILE at the limit") \
 	X(H11_inotify, "H11-inotify", "use up the host's inotify instances", LB(PROC), AS_CALLER, 0, "EMFILE at 16") \

@@ -110,6 +110,7 @@ void box_run(const struct box *b, const struct probe_row *row, const struct fact
 #define SMALL_MEMORY (32u << 20)
 #define SMALL_DISK   (8u << 20)
 #define SMALL_PIDS   24
+#define SMALL_CPU    200 /* thousandths of one */
 
 /* ------------------------------------------------------------------ a daemon's sandboxes */
 

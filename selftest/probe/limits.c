@@ -15,6 +15,51 @@
 
 #include "selftest/probe/probe.h"
 
+/* The neighbour: as many pages in pipes as its id may have, until `until` ends. */
+static void hold_pipes(int ready, int until)
+{
+	int fds[2], n = 0;
+	char byte;
+
+	while (n < 400 && pipe2(fds, O_CLOEXEC) == 0 && fcntl(fds[1], F_SETPIPE_SZ, 1 << 20) > 0)
+		n++;
+	if (n == 400 || write(ready, "ready\n", 6) != 6)
+		return;
+	while (read(until, &byte, 1) < 0 && errno == EINTR)
+		;
+}
+
+/* Beside a neighbour of the same id a new pipe is small, and cannot be made larger. */
+void probe_A03_shared_account(const struct probe *p)
+{
+	int ready[2], until[2], fds[2], size;
+	char byte;
+
+	if (fact_or(p, "neighbour", NULL)) {
+		if (pipe(until) == 0)
+			hold_pipes(1, until[0]); /* for as long as there is a sandbox */
+		skip("pipes have no limit here");
+	}
+	if (p->control) { /* the neighbour is a child of the same id */
+		if (pipe(ready) < 0 || pipe(until) < 0)
+			skip("pipe: %s", errname(errno));
+		if (fork() == 0) {
+			close(until[1]);
+			hold_pipes(ready[1], until[0]);
+			_exit(0);
+		}
+		close(ready[1]);
+		if (read(ready[0], &byte, 1) != 1)
+			skip("pipes have no limit here");
+	}
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		skip("pipe: %s", errname(errno));
+	size = fcntl(fds[1], F_GETPIPE_SZ);
+	if (fcntl(fds[1], F_SETPIPE_SZ, 1 << 20) < 0)
+		escaped("a pipe has %d bytes, and %s for more", size, errname(errno));
+	held("user", "a pipe has %d bytes, and may have more", size);
+}
+
 void probe_H02_fork_bomb(const struct probe *p)
 {
 	long limit = fact_number(p, "pids"), n = 0;
@@ -115,6 +160,48 @@ void probe_H06_disk(const struct probe *p)
 	if (done >= limit)
 		escaped("%zu MiB on disk, twice the limit", done >> 20);
 	held("limits", "after %zu MiB: %s", done >> 20, n < 0 ? errname(errno) : "no more");
+}
+
+#define SPINNERS 16
+
+static double seconds(int clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* In thousandths of a processor, what the spinning children had. */
+static long spin(void)
+{
+	double start = seconds(CLOCK_MONOTONIC), end = start + 0.6;
+	struct rusage used;
+
+	for (int i = 0; i < SPINNERS; i++)
+		if (fork() == 0) {
+			while (seconds(CLOCK_MONOTONIC) < end)
+				;
+			_exit(0);
+		}
+	while (wait(NULL) > 0)
+		;
+	getrusage(RUSAGE_CHILDREN, &used);
+	return (long)(((double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
+		       (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000) /
+		      (seconds(CLOCK_MONOTONIC) - start));
+}
+
+void probe_H08_processor(const struct probe *p)
+{
+	long limit = fact_number(p, "cpu"), had = spin();
+
+	if (had > limit * 3 / 2)
+		escaped("%ld thousandths of a processor, of %ld", had, limit);
+	if (p->control)
+		skip("this machine is too busy to give more than %ld thousandths of a processor",
+		     had);
+	held("cgroupLimits", "%ld thousandths of a processor", had);
 }
 
 void probe_H09_time(const struct probe *p)

@@ -181,11 +181,10 @@ def test_page(t):
         if not BROWSER:
             t.ok(not tap.must_work(), "there is a browser to look at it")
             return
-        dom = look(place, page, "--dump-dom").stdout.decode()
+        dom = look(place, page, "--dump-dom", "--screenshot=" + shot).stdout.decode()
         cells = re.findall(r'<td class="(\w+)">([^<]*)</td>', dom)
         t.ok(("held", "held") in cells and ("ESCAPED", "ESCAPED") in cells, "a browser shows both verdicts", dom[-2000:])
         t.ok("&lt;b&gt;it&lt;/b&gt;" in dom and "<i>" not in dom, "text stays text")
-        look(place, page, "--screenshot=" + shot)
         t.ok(os.path.exists(shot) and os.path.getsize(shot) > 20000, "and there is something to see")
 
 
