@@ -298,6 +298,8 @@ static struct object whole(const struct nsbox_policy *p)
 	put_grants(&o, "granted", p, true, false);
 	put_str(&o, "hostname", p->hostname);
 	put_u64(&landlock, "abi", p->landlock_abi);
+	if (p->image)
+		put_str(&o, "image", p->image);
 	put_object(&o, "landlock", landlock);
 	put_lost(&o, p);
 	put_object(&o, "layers", layers(p));

@@ -79,6 +79,7 @@ static const struct row {
 	{ "/landlock/abi",            MORE_IS_NARROWER, "Landlock ABI" },
 	{ "/outputs",                 JUST_CHANGED,     "files that are returned" },
 	{ "/hostname",                JUST_CHANGED,     "host name" },
+	{ "/image",                   JUST_CHANGED,     "image" },
 	{ "/session",                 JUST_CHANGED,     "life of a session" },
 	{ "/profile",                 JUST_CHANGED,     "profile" },
 	{ "/name",                    JUST_CHANGED,     "name" },

@@ -270,7 +270,7 @@ static void copy_resolved(struct json_object *o, struct json_object *resolved)
 	static const char *const keys[] = { "name",    "profile", "manifest",	 "minTier",
 					    "process", "network", "limits",	 "syscalls",
 					    "outputs", "refused", "unsupported", "landlockLost",
-					    "granted" };
+					    "granted", "image" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
 		report_put(o, keys[i], json_object_get(report_at(resolved, keys[i])));

@@ -58,6 +58,8 @@ static void head(struct json_object *o, FILE *to)
 
 	fprintf(to, "%s%sprofile %s, policy %.16s\n", name, *name ? ": " : "",
 		report_get(o, "profile"), report_get(o, "digest"));
+	if (*report_get(o, "image"))
+		fprintf(to, "image: %s\n", report_get(o, "image"));
 	if (!strcmp(report_get(o, "manifest"), "default"))
 		fprintf(to, "manifest: default (there is no skill.json)\n");
 }

@@ -60,13 +60,19 @@ static struct json_object *describe_parameter(const struct manifest_config *c)
 int nsbox_manifest_inputs(const struct nsbox_manifest *m, char **ret, struct nsbox_error *err)
 {
 	struct json_object *o = json_object_new_object(), *list = json_object_new_array(),
-			   *map = json_object_new_object();
+			   *map = json_object_new_object(), *files = json_object_new_object();
 	const char *text;
 
 	for (size_t i = 0; i < m->n_secrets; i++)
 		json_object_array_add(list, describe_secret(&m->secrets[i]));
 	for (size_t i = 0; i < m->n_config; i++)
 		put(map, m->config[i].id, describe_parameter(&m->config[i]));
+	for (size_t i = 0; i < m->n_digests; i++)
+		put(files, m->digests[i].name, json_object_new_string(m->digests[i].value));
+	if (m->n_digests)
+		put(o, "digests", files);
+	else
+		json_object_put(files);
 	put(o, "secrets", list);
 	put(o, "userConfig", map);
 	text = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |

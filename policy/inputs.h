@@ -60,4 +60,11 @@ int inputs_put_files(const struct inputs *in, int *fd, struct nsbox_error *err);
 int input_set(struct input *in, const char *name, const char *value, size_t len);
 void input_done(struct input *in);
 
+/*
+ * digests.c: are the skill's files in a file stream (files_fd, not moved) what the description of
+ * nsbox_manifest_inputs() says? NSBOX_E_INVALID where one is another, or missing.
+ */
+int digests_check(const char *described, int files_fd, const char *skill_dir,
+		  struct nsbox_error *err);
+
 #endif

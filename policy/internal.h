@@ -262,6 +262,7 @@ struct nsbox_policy {
 		uint64_t transfer, transfer_rate;
 	} network;
 	char *hostname;
+	char *image; /* that it names, NULL: none */
 	struct {
 		bool kept;
 		uint64_t idle_ms, ttl_ms; /* 0: no limit of its own, as with max_commands */

@@ -190,6 +190,16 @@ int check_time(struct json_reader *r, const char *s)
 	return 0;
 }
 
+/* As the store takes them (overlay/image/store.h); whether there is one is not known here. */
+int check_image(struct json_reader *r, const char *s)
+{
+	for (const char *p = s; *p; p++)
+		if (!isalnum((unsigned char)*p) && (p == s || !strchr("._-/:", *p) ||
+						    (!isalnum((unsigned char)p[1]) && p[1] != '_')))
+			return json_fail(r, "is not a name of an image like \"org/tool:1.2\"");
+	return 0;
+}
+
 int check_hostname(struct json_reader *r, const char *s)
 {
 	const char *why;
@@ -257,6 +267,7 @@ static const struct string_form forms[] = {
 	{ check_interpreter,   "^([<>]=?|[=!]=)[0-9]{1,6}(\\.[0-9]{1,6}){0,2}"
 			       "(,([<>]=?|[=!]=)[0-9]{1,6}(\\.[0-9]{1,6}){0,2})*$", "versions" },
 	{ check_time,          "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$", "date and time" },
+	{ check_image,         "^[A-Za-z0-9]([._/:-]?[A-Za-z0-9_])*$", "image" },
 	{ check_hostname,      "^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$", "host name" },
 	{ check_layer,         NULL, "layer" },
 	{ check_group,         "^@[a-z]+$", "group" },

@@ -9,7 +9,8 @@
 #include "policy/json_strict.h"
 
 json_check_fn check_name, check_entrypoint_id, check_below, check_variable, check_host, check_cidr;
-json_check_fn check_reference, check_sha256, check_skill_file, check_config_id, check_platform;
+json_check_fn check_reference, check_sha256, check_skill_file, check_config_id, check_platform,
+	check_image;
 json_check_fn check_kernel, check_interpreter, check_time, check_hostname, check_layer;
 json_check_fn check_group;
 

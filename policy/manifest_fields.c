@@ -79,8 +79,9 @@ static const struct json_field packages_fields[] = {
 static const struct json_table packages_table = MEMBERS(packages_fields);
 
 static const struct json_field runtime_fields[] = {
-	{ "rootfs", json_take_string, AT(runtime.rootfs), .min = 1, .max = 255, .preset = "\"host\"",
-	  .marks = JSON_LATER, .help = "image from the operator's catalogue, by name or digest" },
+	{ "rootfs", json_take_string, AT(runtime.rootfs), .min = 1, .max = 127, .preset = "\"host\"",
+	  .check = check_image, .help = "image from the operator's catalogue, by name, or by the first digits of its id or digest; "
+		  "one that the caller names goes first" },
 	{ "interpreter", json_take_members, .table = &interpreter_table, .marks = JSON_DECLARATIVE,
 	  .help = "checked by `nsbox skill check`" },
 	{ "packages", json_take_members, .table = &packages_table, .marks = JSON_LATER,
@@ -112,8 +113,8 @@ static const struct json_table digest_table = {
 static const struct json_field files_fields[] = {
 	{ "executable", json_take_strings, AT(executable), .max = PATHS_MAX,
 	  .help = "files, by name or pattern, that get the execute bit, which archives often lose" },
-	{ "digests", json_take_map, AT(digests), .max = 1024, .table = &digest_table, .marks = JSON_LATER,
-	  .help = "SHA-256 of files of the skill" },
+	{ "digests", json_take_map, AT(digests), .max = 128, .table = &digest_table,
+	  .help = "SHA-256 of files of the skill; where one is missing or another nothing runs" },
 };
 static const struct json_table files_table = MEMBERS(files_fields);
 

@@ -80,6 +80,9 @@ static int resolve_profile(struct resolve *rs)
 	rs->p->name = strdup(nsbox_manifest_name(rs->m));
 	rs->p->hostname =
 		strdup(rs->m->determinism.hostname ? rs->m->determinism.hostname : "sandbox");
+	rs->p->image = rs->m->runtime.rootfs ? strdup(rs->m->runtime.rootfs) : NULL;
+	if (rs->m->runtime.rootfs && !rs->p->image)
+		return json_nomem(&rs->r);
 	rs->p->session.kept = rs->m->session.mode == SESSION_SESSION;
 	rs->p->session.idle_ms = rs->m->session.idle_ms;
 	rs->p->session.ttl_ms = rs->m->session.ttl_ms;
@@ -303,9 +306,15 @@ void nsbox_policy_free(struct nsbox_policy *p)
 	free_records(p);
 	free(p->name);
 	free(p->hostname);
+	free(p->image);
 	free(p->skill_dir);
 	free(p->workdir);
 	free(p);
+}
+
+const char *nsbox_policy_image(const struct nsbox_policy *p)
+{
+	return p->image;
 }
 
 void nsbox_policy_limits(const struct nsbox_policy *p, struct nsbox_policy_limits *ret)

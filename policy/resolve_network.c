@@ -250,12 +250,8 @@ static int later_places(struct resolve *rs)
 		bool asked;
 		const char *why;
 	} places[] = {
-		{ "runtime", "rootfs", m->runtime.rootfs && strcmp(m->runtime.rootfs, "host") != 0,
-		  "this version has the image \"host\" alone" },
 		{ "runtime", "packages", m->runtime.lockfile,
 		  "this version has no layers of packages" },
-		{ "files", "digests", m->n_digests,
-		  "this version does not compare files with digests before a run" },
 		{ "filesystem", "workspace", m->fs.workspace == WORKSPACE_RW,
 		  "this version has no workspace that is shared with its owner" },
 		{ "resources", "swap", m->res.swap, "this version gives a run no swap" },

@@ -44,6 +44,7 @@ struct compile_reply {
 	struct nsbox_policy_limits limits;
 	char digest[65];
 	char name[129];	     /* of the manifest, "" for none */
+	char image[128];     /* that the manifest names, "" for none */
 	uint64_t timeout_ms; /* entry point's, 0 for the policy's */
 	char cwd[4096];	     /* entry point's, "" for the default */
 	uint32_t command_len, command_args;

@@ -32,9 +32,11 @@ enum wire_kind {
 		       its number, not 0 */
 	WIRE_UPPER,	   /* arg: enum nsbox_upper; fds: out. arg2: as above */
 	WIRE_FILES_CANCEL, /* arg2: the number */
-	WIRE_END,	   /* take the sandbox down */
-	WIRE_EVENT,	   /* spawn -> front; fds: terminal master, or none */
-	WIRE_HELLO,	   /* spawn -> front, first and once: struct wire_hello */
+	WIRE_IMAGES, /* a number that no sandbox has; fds: out, gets what images there are. FILES
+			      with that number follows */
+	WIRE_END,    /* take the sandbox down */
+	WIRE_EVENT,  /* spawn -> front; fds: terminal master, or none */
+	WIRE_HELLO,  /* spawn -> front, first and once: struct wire_hello */
 	WIRE_KIND_MAX
 };
 

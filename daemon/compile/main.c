@@ -135,6 +135,8 @@ static int put_policy(const struct nsbox_policy *p, struct nsbox_error *err)
 	if (len)
 		memcpy(reply.noexec, noexec, len);
 	reply.noexec_len = (uint32_t)len;
+	if (nsbox_policy_image(p))
+		snprintf(reply.image, sizeof(reply.image), "%s", nsbox_policy_image(p));
 	nsbox_policy_limits(p, &reply.limits);
 	return nsbox_policy_digest(p, reply.digest, err);
 }

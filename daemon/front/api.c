@@ -143,6 +143,7 @@ static const struct route {
 	bool prefix;	    /* what follows is one path component, given as `rest` */
 	const char *suffix; /* and this behind it */
 	bool tail;	    /* and then anything, api_tail() */
+	bool all;	    /* all that follows is `rest`, slashes included */
 } routes[] = {
 	{ "POST", "/v1/execute/python-function", api_python, false },
 	{ "POST", "/v1/execute/command", api_command, false },
@@ -158,6 +159,8 @@ static const struct route {
 	{ "POST", "/v1/sessions/", api_post_snapshot, true, "/snapshot" },
 	{ "POST", "/v1/sessions/", api_post_fork, true, "/fork" },
 	{ "GET", "/v1/sessions/", api_get_changes, true, "/changes" },
+	{ "GET", "/v1/images", api_list_images, false },
+	{ "GET", "/v1/images/", api_get_image, .all = true },
 	{ "GET", "/v1/snapshots", api_list_snapshots, false },
 	{ "GET", "/v1/snapshots/", api_get_snapshot, true },
 	{ "DELETE", "/v1/snapshots/", api_delete_snapshot, true },
@@ -183,6 +186,10 @@ static bool path_matches(const struct route *r, const char *path, char ret[ID_MA
 	size_t n = strlen(r->path), len;
 
 	*ret = 0;
+	if (r->all && strncmp(path, r->path, n) == 0 && path[n] && strlen(path + n) < ID_MAX) {
+		strcpy(ret, path + n);
+		return true;
+	}
 	if (!r->prefix)
 		return strcmp(path, r->path) == 0;
 	if (strncmp(path, r->path, n) != 0)

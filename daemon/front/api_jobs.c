@@ -17,6 +17,7 @@
 #include "daemon/common/text.h"
 #include "daemon/front/box_files.h"
 #include "daemon/front/evidence.h"
+#include "daemon/front/images.h"
 #include "daemon/front/json_reply.h"
 #include "daemon/front/session_network.h"
 #include "daemon/front/snapshot.h"
@@ -96,7 +97,7 @@ void api_gone(void *ctx, struct http_request *rq)
 
 	if (!c) {
 		if (!box_files_gone(ctx, rq) && !session_network_gone(ctx, rq) &&
-		    !snapshot_gone(ctx, rq))
+		    !snapshot_gone(ctx, rq) && !images_gone(ctx, rq))
 			control_gone(ctx, rq);
 		return;
 	}

@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 
 #include "daemon/front/evidence.h"
+#include "daemon/front/images.h"
 #include "daemon/front/log.h"
 #include "daemon/front/snapshot.h"
 #include "nsbox/util.h"
@@ -173,6 +174,8 @@ static void on_event(void *ctx, struct wire_event *w)
 		memcpy(j->image_digest, w->image, sizeof(j->image_digest));
 	if (j)
 		job_event(j, &w->event);
+	if (!s && !j && w->event.kind == NSBOX_EVENT_FILES)
+		images_event(ctx, w);
 	if (w->event.fd >= 0)
 		close_fd(&w->event.fd);
 }
@@ -225,6 +228,7 @@ void front_close(struct front *f, int status)
 			job_interrupt(j);
 	session_network_close(f);
 	sessions_close(f);
+	images_close(f);
 	record_turn(f);
 	for (struct job *j = f->first; j; j = j->next) {
 		events_close(j);

@@ -16,6 +16,7 @@ struct json_object;
 struct box_files_op;
 struct narrowing;
 struct session;
+struct images_op;
 struct snapshot_op;
 struct snapshots;
 
@@ -76,6 +77,7 @@ struct front {
 	unsigned n_file_ops;
 	uint32_t file_op_numbers;
 	struct narrowing *narrowings; /* requests that wait to change a session's network */
+	struct images_op *image_ops;  /* requests about images */
 	struct snapshots *snapshots;
 	struct snapshot_op *snapshot_ops; /* of sessions whose files are being taken */
 	struct session *sessions;	  /* those that are alive */
@@ -176,6 +178,10 @@ void api_files_get(struct front *f, struct http_request *rq, const char *id);
 void api_files_put(struct front *f, struct http_request *rq, const char *id);
 void api_files_post(struct front *f, struct http_request *rq, const char *id);
 void api_files_delete(struct front *f, struct http_request *rq, const char *id);
+
+/* images.c */
+void api_list_images(struct front *f, struct http_request *rq, const char *rest);
+void api_get_image(struct front *f, struct http_request *rq, const char *name);
 
 /* api_snapshots.c */
 void api_post_snapshot(struct front *f, struct http_request *rq, const char *id);

@@ -332,11 +332,17 @@ static int read_plan(struct job *j, int plan_fd, struct nsbox_error *err)
 	return r;
 }
 
+/* The caller's word goes before the manifest's. */
+static const char *image_of(const struct job *j)
+{
+	return j->spec->image ? j->spec->image : j->plan->image;
+}
+
 static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
 {
 	struct wire_request q = { .kind = WIRE_NEW, .sandbox = sandbox_of(j) };
 	const struct snapshot *from = j->session ? j->session->from : NULL;
-	const char *image = from ? from->recipe.image : j->spec->image;
+	const char *image = from ? from->recipe.image : image_of(j);
 	int fds[3] = { plan_fd }, r = 0;
 	auto_close int upper = -1;
 	unsigned n = 1;
@@ -588,8 +594,12 @@ static int run(struct job *j, struct nsbox_error *err)
 
 static int start_run(struct job *j, int plan_fd, struct nsbox_error *err)
 {
+	const struct snapshot *from = j->session ? j->session->from : NULL;
 	int r = read_plan(j, plan_fd, err);
 
+	/* What a snapshot has of the skill was looked at when it came. */
+	if (r == 0 && !from)
+		r = digests_check(j->plan->inputs, j->staged.fd, j->staged.skill_dir, err);
 	if (r == 0)
 		r = settle(j, err);
 	if (r == 0)

@@ -353,7 +353,8 @@ static int keep_recipe(struct session *s, const struct job *j, struct nsbox_erro
 		*r = s->from->recipe;
 	r->manifest_len = s->manifest ? (uint32_t)strlen(s->manifest) : 0;
 	if (!s->from) {
-		snprintf(r->image, sizeof(r->image), "%s", j->spec->image ? j->spec->image : "");
+		snprintf(r->image, sizeof(r->image), "%s",
+			 j->spec->image ? j->spec->image : j->plan->image);
 		memcpy(r->manifest_sha256, j->manifest_sha256, sizeof(r->manifest_sha256));
 		memcpy(r->skill_dir, j->staged.skill_dir, sizeof(r->skill_dir));
 		r->as_operator = j->spec->as_operator;

@@ -280,6 +280,16 @@ static int on_files_cancel(struct spawn *s, struct box *b, const struct wire_req
 	return 0;
 }
 
+/* About no sandbox; the number is the front's, for the answer. */
+static int on_images(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		     unsigned n, struct nsbox_error *err)
+{
+	struct nsbox_event ev = { .kind = NSBOX_EVENT_FILES, .fd = -1 };
+
+	(void)spawn_tell_images(s, fds[0], &ev.error);
+	return send_event(s, q->sandbox, 0, &ev, err);
+}
+
 /* Its processes take a moment to go, and nobody waits for that: the place is free afterwards. */
 static int on_end(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
 		  unsigned n, struct nsbox_error *err)
@@ -307,6 +317,7 @@ static const struct {
 	[WIRE_FILES]   = { on_files,   true },
 	[WIRE_UPPER]   = { on_upper,   true },
 	[WIRE_FILES_CANCEL] = { on_files_cancel, true },
+	[WIRE_IMAGES]  = { on_images,  false },
 	[WIRE_END]     = { on_end,     true },
 	/* clang-format on */
 };

@@ -43,6 +43,9 @@ int spawn_request(struct spawn *s, const struct wire_request *q, int *fds, unsig
 int spawn_events(struct spawn *s, uint64_t id, struct nsbox_error *err);
 void spawn_free_all(struct spawn *s);
 
+/* images.c: write what images there are. */
+int spawn_tell_images(const struct spawn *s, int out, struct nsbox_error *err);
+
 /* egress.c: hand a sandbox's listeners on; it will have no network any more. */
 int spawn_give_listeners(struct spawn *s, struct box *b, struct nsbox_error *err);
 void spawn_end_network(struct spawn *s, const struct box *b);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "daemon/common/image_object.h"
 #include "nsbox/cli/cli.h"
 #include "nsbox/util.h"
 #include "overlay/image/import.h"
@@ -165,61 +166,6 @@ static int image_import_verb(int argc, char **argv)
 
 /* ------------------------------------------------------------------ list, inspect */
 
-static void add_text(struct json_object *o, const char *key, const char *v)
-{
-	if (v && *v)
-		json_object_object_add(o, key, json_object_new_string(v));
-}
-
-static void add_list(struct json_object *o, const char *key, const struct strings *s)
-{
-	struct json_object *a = json_object_new_array();
-
-	for (size_t i = 0; i < s->count; i++)
-		json_object_array_add(a, json_object_new_string(s->item[i]));
-	json_object_object_add(o, key, a);
-}
-
-static void add_layers(struct json_object *o, const struct image_index *x)
-{
-	struct json_object *a = json_object_new_array();
-
-	for (size_t i = 0; i < x->layers; i++) {
-		struct json_object *l = json_object_new_object();
-		char digest[DIGEST_TEXT + 8];
-
-		nsbox_format(digest, sizeof(digest), "sha256:%s", x->layer[i].digest);
-		add_text(l, "digest", digest);
-		json_object_object_add(l, "bytes",
-				       json_object_new_int64((int64_t)x->layer[i].bytes));
-		json_object_array_add(a, l);
-	}
-	json_object_object_add(o, "layers", a);
-}
-
-static struct json_object *describe(const char *name, const char *id, const struct image_index *x,
-				    bool whole)
-{
-	struct json_object *o = json_object_new_object();
-
-	add_text(o, "name", name);
-	add_text(o, "id", id);
-	add_text(o, "digest", x->digest);
-	add_text(o, "source", x->source);
-	add_text(o, "platform", x->platform);
-	json_object_object_add(o, "bytes", json_object_new_int64((int64_t)x->bytes));
-	json_object_object_add(o, "files", json_object_new_int64((int64_t)x->entries));
-	add_layers(o, x);
-	if (!whole)
-		return o;
-	add_list(o, "env", &x->env);
-	add_list(o, "entrypoint", &x->entrypoint);
-	add_list(o, "cmd", &x->cmd);
-	add_text(o, "workingDir", x->workdir);
-	add_text(o, "user", x->user);
-	return o;
-}
-
 static int load(const struct store *s, const char *id, struct image_index *x,
 		struct nsbox_error *err)
 {
@@ -244,7 +190,7 @@ static int list_one(void *ctx, const char *name, const char *id)
 	if (r < 0)
 		return r;
 	if (l->all)
-		json_object_array_add(l->all, describe(name, id, &x, false));
+		json_object_array_add(l->all, image_object(name, id, &x, false));
 	else
 		printf("%-32s %.12s  %-9s %4zu %8llu MiB\n", name, id, x.source, x.layers,
 		       (unsigned long long)(x.bytes + (1u << 20) - 1) >> 20);
@@ -294,7 +240,7 @@ static int inspect(const struct store *s, const char *name, struct nsbox_error *
 	if (r == 0)
 		r = load(s, id, &x, err);
 	if (r == 0)
-		r = print_json(describe(name, id, &x, true));
+		r = print_json(image_object(name, id, &x, true));
 	index_done(&x);
 	return r;
 }

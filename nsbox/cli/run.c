@@ -21,6 +21,7 @@
 #include "nsbox/cli/cli.h"
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
+#include "overlay/image/store.h"
 #include "policy/json_strict.h"
 #include "policy/skill/skill.h"
 
@@ -118,6 +119,12 @@ static int make_ceiling(const struct run_options *o, struct nsbox_ceiling *ret,
 	return r;
 }
 
+/* The caller's word goes before the manifest's. NULL: neither has one. */
+const char *run_image(const struct run *c)
+{
+	return c->opt->image ? c->opt->image : nsbox_policy_image(c->policy);
+}
+
 static int make_policy(struct run *c, struct nsbox_error *err)
 {
 	struct nsbox_ceiling ceiling;
@@ -150,7 +157,7 @@ static int make_policy(struct run *c, struct nsbox_error *err)
 	r = nsbox_plan_open(fd, &c->plan, err);
 	close(fd);
 	if (r == 0)
-		r = nsbox_root_prepare(NULL, c->opt->image, &c->root, err);
+		r = nsbox_root_prepare(NULL, run_image(c), &c->root, err);
 	return r;
 }
 
@@ -285,6 +292,36 @@ static int make_call(struct run *c, struct nsbox_error *err)
 	return pycall_encode(&c->call, &c->request, err);
 }
 
+/* No program was given: what the image says its program is, in the directory that it says. */
+static int choose_image_program(struct run *c, struct nsbox_error *err)
+{
+	const char *image = run_image(c);
+	struct image_index x = { 0 };
+	size_t n = 0;
+	int r;
+
+	if (!image || !strcmp(image, "host"))
+		return nsbox_fail(err, NSBOX_E_INVALID, 0, "what is to be run? See --help");
+	r = image_read(NULL, image, &x, err);
+	if (r < 0)
+		return r;
+	c->image_argv = calloc(x.entrypoint.count + x.cmd.count + 1, sizeof(*c->image_argv));
+	for (size_t i = 0; c->image_argv && i < x.entrypoint.count; i++)
+		c->image_argv[n++] = take_ptr(&x.entrypoint.item[i]);
+	for (size_t i = 0; c->image_argv && i < x.cmd.count; i++)
+		c->image_argv[n++] = take_ptr(&x.cmd.item[i]);
+	c->argv = (const char *const *)c->image_argv;
+	if (!c->image_argv)
+		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "name the image's program");
+	else if (!n)
+		r = nsbox_fail(err, NSBOX_E_INVALID, 0,
+			       "the image '%s' names no program of its own: give one", image);
+	if (r == 0 && x.workdir && *x.workdir && !c->opt->cwd)
+		r = set_cwd(c, x.workdir, err);
+	index_done(&x);
+	return r;
+}
+
 static int choose_program(struct run *c, struct nsbox_error *err)
 {
 	const struct run_options *o = c->opt;
@@ -302,8 +339,13 @@ static int choose_program(struct run *c, struct nsbox_error *err)
 
 		if (r < 0)
 			return r;
-	} else {
+	} else if (*o->argv) {
 		c->argv = (const char *const *)o->argv;
+	} else {
+		int r = choose_image_program(c, err);
+
+		if (r < 0)
+			return r;
 	}
 	if (o->timeout_ms)
 		c->wall_ms = o->timeout_ms;
@@ -590,6 +632,11 @@ void run_done(struct run *c)
 	nsbox_plan_close(c->plan);
 	nsbox_policy_free(c->policy);
 	nsbox_manifest_free(c->manifest);
+	if (c->argv == (const char *const *)c->image_argv)
+		c->argv = NULL;
+	for (char **a = c->image_argv; a && *a; a++)
+		free(*a);
+	free(c->image_argv);
 	if (c->argv != pycall_argv && c->argv != (const char *const *)c->opt->argv)
 		free((void *)c->argv);
 }
@@ -599,6 +646,14 @@ void run_init(struct run *c, const struct run_options *opt)
 	*c = (struct run){ .opt = opt, .files = -1, .request = -1, .restore = -1 };
 	c->relay = (struct relay){ .in = -1, .out = -1, .err = -1, .result = -1, .master = -1 };
 	run_egress_init(&c->egress);
+}
+
+static int check_digests(struct run *c, struct nsbox_error *err)
+{
+	auto_free char *described = NULL;
+	int r = nsbox_manifest_inputs(c->manifest, &described, err);
+
+	return r == 0 ? digests_check(described, c->files, c->skill_dir, err) : r;
 }
 
 int run_execute(struct run *c, struct nsbox_error *err)
@@ -611,6 +666,8 @@ int run_execute(struct run *c, struct nsbox_error *err)
 		r = choose_program(c, err);
 	if (r == 0)
 		r = run_make_files(c, err);
+	if (r == 0)
+		r = check_digests(c, err);
 	if (r == 0)
 		r = inputs_put_files(&c->inputs, &c->files, err);
 	if (r == 0)

@@ -87,6 +87,7 @@ struct run {
 	char skill_dir[128]; /* inside, "" without a skill */
 	char *cwd;	     /* inside; NULL: the plan's */
 	const char *const *argv;
+	char **image_argv; /* argv, where the image says it */
 	char **env;
 	struct inputs inputs;
 	bool no_stdin;	   /* the entry point reads none */
@@ -119,6 +120,8 @@ void run_done(struct run *c);
 /* All of `nsbox run`; returns the exit status. choose_entry: as in struct run. */
 int run_main(const struct run_options *opt, bool choose_entry);
 
+/* The image: of the command line, else of the manifest; NULL: neither names one. */
+const char *run_image(const struct run *c);
 const char *run_work_dir(const struct run *c); /* inside */
 /* The file stream of --skill, --put and --unpack, in a memfd (run_files.c). */
 int run_make_files(struct run *c, struct nsbox_error *err);

@@ -173,6 +173,7 @@ int run_parse(int argc, char **argv, struct run_options *ret)
 	ret->tty = -1;
 	r = cli_options(argc, argv,
 			"nsbox run [OPTION...] [--] PROGRAM [ARG...]\n"
+			"       nsbox run --image NAME [OPTION...]\n"
 			"       nsbox run --skill DIR [OPTION...] [--entry ID [-- ARG...]]\n"
 			"       nsbox run --skill DIR [OPTION...] -- PROGRAM [ARG...]\n"
 			"       nsbox run --python FILE [--function NAME] [--params JSON]",
@@ -184,7 +185,7 @@ int run_parse(int argc, char **argv, struct run_options *ret)
 		return cli_usage("--python takes no program: '%s'", *ret->argv);
 	if (!ret->python && (ret->function || ret->params))
 		return cli_usage("--function and --params go with --python");
-	if (!ret->python && !ret->skill && !*ret->argv)
+	if (!ret->python && !ret->skill && !ret->image && !ret->manifest && !*ret->argv)
 		return cli_usage("what is to be run? See `nsbox run --help`");
 	if (ret->collects && !ret->output)
 		return cli_usage("--collect goes with --output: where are the files to go?");

@@ -141,8 +141,7 @@ static int commit(struct run *c, struct nsbox_error *err)
 	int r = keep_stream(c, NSBOX_UPPER_LAYER, &fd, err);
 
 	if (r == 0)
-		r = image_commit(NULL, c->opt->image ? c->opt->image : "host", c->opt->commit, fd,
-				 id, err);
+		r = image_commit(NULL, run_image(c), c->opt->commit, fd, id, err);
 	if (r == 0)
 		fprintf(stderr, "nsbox: image '%s' is %.12s\n", c->opt->commit, id);
 	return r;
@@ -195,7 +194,7 @@ int run_upper(struct run *c, struct nsbox_error *err)
 
 static bool may_commit(const struct run *c)
 {
-	return c->opt->image && strcmp(c->opt->image, "host") != 0;
+	return run_image(c) && strcmp(run_image(c), "host") != 0;
 }
 
 int run_open_restore(struct run *c, struct nsbox_error *err)

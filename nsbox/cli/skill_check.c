@@ -131,7 +131,11 @@ static int look(struct check *c, struct nsbox_error *err)
 	int r = make_policy(c, err);
 
 	if (r == 0)
-		r = nsbox_root_prepare(NULL, c->image, &c->root, err);
+		r = nsbox_root_prepare(NULL,
+				       c->image	   ? c->image
+				       : c->policy ? nsbox_policy_image(c->policy)
+						   : NULL,
+				       &c->root, err);
 	if (r < 0)
 		return r;
 	opt.manifest = c->manifest;

@@ -225,3 +225,22 @@ int index_open(const struct store *s, const char *id, int operation, int *ret_fd
 	*ret_fd = take_fd(&fd);
 	return 0;
 }
+
+int image_read(const char *state_dir, const char *name, struct image_index *ret,
+	       struct nsbox_error *err)
+{
+	char id[DIGEST_TEXT];
+	auto_close int fd = -1;
+	struct store s;
+	int r = store_open(state_dir, &s, err);
+
+	if (r < 0)
+		return r;
+	r = store_find(&s, name, id, err);
+	if (r == 0)
+		r = index_open(&s, id, 0, &fd, err);
+	if (r == 0)
+		r = index_read(fd, ret, err);
+	store_done(&s);
+	return r;
+}

@@ -208,6 +208,46 @@ static int one_id(void *ctx, const char *file)
 	return 0;
 }
 
+struct by_digest {
+	const struct store *s;
+	const char *prefix;
+	char *found;
+	unsigned count;
+};
+
+static int one_digest(void *ctx, const char *id)
+{
+	struct by_digest *f = ctx;
+	struct image_index x = { 0 };
+	auto_close int fd = -1;
+
+	if (!digest_ok(id) || index_open(f->s, id, 0, &fd, NULL) < 0 ||
+	    index_read(fd, &x, NULL) < 0)
+		return 0;
+	if (strncmp(x.digest, f->prefix, strlen(f->prefix)) == 0 ||
+	    strncmp(id, f->prefix + 7, strlen(f->prefix) - 7) == 0) {
+		memcpy(f->found, id, DIGEST_TEXT);
+		f->count++;
+	}
+	index_done(&x);
+	return 0;
+}
+
+/* By what receipts call it. 1: there is none. */
+static int find_digest(const struct store *s, const char *name, char ret[DIGEST_TEXT],
+		       struct nsbox_error *err)
+{
+	struct by_digest f = { .s = s, .prefix = name, .found = ret };
+	int r = list(s->ids_fd, one_digest, &f, err);
+
+	if (r < 0 || f.count == 1)
+		return r;
+	if (!f.count)
+		return 1;
+	return nsbox_fail(err, NSBOX_E_INVALID, ENOENT,
+			  "several images have a digest that begins with '%s'", name);
+}
+
 int store_find(const struct store *s, const char *name, char ret[DIGEST_TEXT],
 	       struct nsbox_error *err)
 {
@@ -232,6 +272,11 @@ int store_find(const struct store *s, const char *name, char ret[DIGEST_TEXT],
 					  "several images have an id that begins with '%s'", name);
 		if (f.count == 1)
 			return 0;
+	}
+	if (strncmp(name, "sha256:", 7) == 0 && strlen(name) >= 15) {
+		r = find_digest(s, name, ret, err);
+		if (r <= 0)
+			return r;
 	}
 	return nsbox_fail(err, NSBOX_E_INVALID, ENOENT,
 			  "no image is called '%s': `nsbox image list` shows what there is, `nsbox "

@@ -97,6 +97,10 @@ int index_read(int fd, struct image_index *ret, struct nsbox_error *err);
 int index_open(const struct store *s, const char *id, int operation, int *ret_fd,
 	       struct nsbox_error *err);
 
+/* What an image is made of, by its name as store_find() takes it. */
+int image_read(const char *state_dir, const char *name, struct image_index *ret,
+	       struct nsbox_error *err);
+
 /* ---- owner.c: with the ids of images, and no way to anything but the store's layers */
 
 struct owner_task {

@@ -254,14 +254,37 @@ def test_disk(t):
 def test_service(t):
     """The same names mean the same to nsboxd, at once."""
     bring("svc", root(images.member("which", b"first\n")))
+    bring("org/tool:1.2", images.docker_save([root()], Env=["A=b"], Entrypoint=["/bin/ls"], WorkingDir="/etc"))
     with service.Daemon(env=ENV, options=["--state-dir", STATE]) as d:
         def which():
             return d.ask("POST", "/v1/execute/command", {"workspace_id": "w", "image": "svc", "command": "cat /which"})
 
         t.equal(which()[1].get("stdout"), "first\n", "a request names an image")
+        shown = d.ask("GET", "/v1/images")[1]["images"]
+        t.equal([x["name"] for x in shown], ["host", "org/tool:1.2", "svc"], "the service lists what there is")
+        t.equal(shown[2], listed()["svc"], "as `nsbox image list` does")
+        whole = json.loads(nsbox("image", "inspect", "org/tool:1.2").stdout)
+        for name in ("org/tool:1.2", whole["id"][:12]):
+            t.equal(d.ask("GET", "/v1/images/" + name), (200, whole), "and shows one, by name or id")
+        t.equal(d.ask("GET", "/v1/images/nothing")[0], 404, "one that is not there")
+        t.equal(d.ask("POST", "/v1/images", {})[0], 405, "none is brought over it")
+        got = d.ask("POST", "/v1/execute/command", {"image": "org/tool:1.2", "command": "echo $A"})[1]
+        t.equal(got.get("stdout"), "b\n", "a name with a tag runs")
+        t.equal(d.ask("POST", "/v1/execute/command", {"image": "a/../b", "command": "true"})[0], 400, "a name that is none")
+        t.equal(d.ask("POST", "/v1/sessions", {"session_id": "s", "image": "svc"})[0], 201, "a session in an image")
+        d.ask("POST", "/v1/execute/command", {"session_id": "s", "command": "rm -f /which; echo 1 >f"})
+        snap = d.ask("POST", "/v1/sessions/s/snapshot")[1].get("id")
+        t.equal(d.ask("POST", "/v1/sessions", {"session_id": "s2", "snapshot_id": snap})[0], 201, "its snapshot")
+        got = d.ask("POST", "/v1/execute/command", {"session_id": "s2", "command": "cat f; ls /which"})[1]
+        t.ok(got.get("stdout", "").startswith("1\n"), "is gone on from", got)
+        for name in ("s", "s2"):
+            d.ask("DELETE", "/v1/sessions/" + name)
         bring("svc", root(images.member("which", b"second\n")))
         t.equal(which()[1].get("stdout"), "second\n", "and gets what the name means now")
-        t.equal(len(layers()), 1, "nothing is held once it ended")
+        got = d.ask("POST", "/v1/sessions", {"session_id": "s3", "snapshot_id": snap})
+        t.ok(got[0] >= 400 and "another image" in str(got[1]), "a snapshot goes with its image alone", got)
+        nsbox("image", "rm", "org/tool:1.2")
+        t.ok(tap.wait_until(lambda: len(layers()) == 1, 30), "nothing is held once it ended", str(layers()))
         nsbox("image", "rm", "svc")
         t.ok("no image is called" in json.dumps(which()), "refused: one that is gone", which())
     clean()

@@ -192,6 +192,8 @@ struct nsbox_policy_limits {
 	uint32_t session_commands;
 	uint64_t session_idle_ms, session_ttl_ms;
 };
+/* The image that it names (runtime.rootfs), for nsbox_root_prepare(); NULL: none. */
+const char *nsbox_policy_image(const struct nsbox_policy *p);
 void nsbox_policy_limits(const struct nsbox_policy *p, struct nsbox_policy_limits *ret);
 /*
  * The inside path (malloc'd, caller frees) that a path of the manifest means in this run: relative
