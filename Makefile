@@ -101,6 +101,7 @@ $(B)/obj/%.o: %.c $(B)/flags
 
 # The Python runner travels inside the library; overlay/ places it into each image.
 $(B)/obj/overlay/runner_py.o: nsbox/runner/python.py
+$(B)/obj/daemon/front/api.o: daemon/front/openapi.json
 
 $(LIB_A): $(call obj,$(LIB_SRC))
 	$(call say,AR,$@)
@@ -265,7 +266,7 @@ sanitized asan ubsan: ## the tests under AddressSanitizer and UndefinedBehaviorS
 # Not under a sanitizer: what counts leftovers, memory or time of whole runs (the runtime's own would be
 # counted as well), what lives in stand-ins for a host, what confines itself so far that the runtime cannot end, and the installed library.
 # SANITIZED=all takes them too.
-UNSANITIZED = $(addprefix %/,test_confine leaks.t selftest.t library.t journal.t crash.t cases-cli.t cases-daemon.t) \
+UNSANITIZED = $(addprefix %/,test_confine leaks.t selftest.t library.t journal.t crash.t load.t api.t clients.t cases-cli.t cases-daemon.t) \
 	$(addprefix %/,$(UNTRIED))
 # Not looked at under one yet: each is to leave this list when it has been.
 UNTRIED := changes.t config.t doctor.t egress.t egress-daemon.t egress-hard.t files.t hostile.t image.t interactive.t \
@@ -275,13 +276,21 @@ check-sanitized: all tests
 	$(Q)$(PROVE) $(call in_tree,$(filter-out $(if $(filter all,$(SANITIZED)),,$(UNSANITIZED)), \
 		$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E)))
 
-soak: ## 200 rounds of kill -9 of the service under load (about ten minutes)
+load: ## 64 clients at once for a minute
+	$(Q)tests/support/install-packages build test
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
+	$(Q)NSBOX_LOAD_SECONDS=60 $(PROVE) -v ./tests/e2e/load.t
+
+soak: ## 200 rounds of kill -9 of the service under load, and 20,000 jobs (half an hour)
 	$(Q)tests/support/install-packages build test
 	$(Q)$(MAKE) --no-print-directory soak-here
 
 soak-here: all
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)NSBOX_ROUNDS=200 $(PROVE) ./tests/e2e/journal.t
+	$(Q)NSBOX_BIG_MB=50 $(PROVE) ./tests/e2e/api.t
+	$(Q)$(PROVE) -v ./tests/e2e/soak/jobs.t
 
 soak-files: ## 100000 requests about files that hostile code swaps meanwhile (half an hour)
 	$(Q)tests/support/install-packages build test

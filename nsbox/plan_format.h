@@ -120,6 +120,10 @@ struct landlock_rule {
 
 /* ------------------------------------------------------------------ outputs */
 
+/* Where nothing else is said: */
+#define OUTPUT_DEFAULT_BYTES (UINT64_C(20) << 20) /* of each file */
+#define OUTPUT_DEFAULT_FILES 100u
+
 struct output_rule {
 	str_off glob; /* relative to the run's working directory: * ? [] within one name, ** across */
 	uint32_t max_files;

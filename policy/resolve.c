@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nsbox/plan_format.h"
 #include "nsbox/util.h"
 
 /* ------------------------------------------------------------------ lists of strings */
@@ -124,8 +125,8 @@ static int copy_output(struct resolve *rs, const struct manifest_output *from)
 
 	*o = (struct manifest_output){
 		.glob = strdup(from->glob),
-		.max_bytes = from->max_bytes ? from->max_bytes : UINT64_C(20) << 20,
-		.max_files = from->max_files ? from->max_files : 100,
+		.max_bytes = from->max_bytes ? from->max_bytes : OUTPUT_DEFAULT_BYTES,
+		.max_files = from->max_files ? from->max_files : OUTPUT_DEFAULT_FILES,
 	};
 	if (!o->glob)
 		return json_nomem(&rs->r);

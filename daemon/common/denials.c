@@ -4,6 +4,7 @@
 #include <json-c/json.h>
 
 #include "daemon/common/text.h"
+#include "nsbox/util.h"
 #include "policy/denied.h"
 
 static void put(struct json_object *o, const char *key, const char *s)
@@ -46,6 +47,35 @@ static struct json_object *rest_json(uint64_t times)
 	return o;
 }
 
+/* What the kernel counts, or says of a death. */
+static void add_limits(struct json_object *list, const struct nsbox_result *r)
+{
+	const struct {
+		int layer;
+		const char *what, *pointer;
+		uint64_t times;
+	} met[] = {
+		{ NSBOX_LAYER_SECCOMP, "a system call of a foreign architecture", NULL,
+		  r->cause == NSBOX_CAUSE_POLICY }, /* nothing allows it */
+		{ NSBOX_LAYER_CGROUP, "new processes and threads", "/resources/pids",
+		  r->pids_limit_hits },
+		{ NSBOX_LAYER_CGROUP, "memory: processes were killed", "/resources/memory",
+		  r->oom_kills },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(met); i++) {
+		struct json_object *o = met[i].times ? json_object_new_object() : NULL;
+
+		if (!o)
+			continue;
+		put(o, "layer", nsbox_layer_name(met[i].layer));
+		put(o, "what", met[i].what);
+		put(o, "pointer", met[i].pointer);
+		json_object_object_add(o, "times", json_object_new_uint64(met[i].times));
+		json_object_array_add(list, o);
+	}
+}
+
 struct json_object *denials_json(const struct egress_log *network, const struct nsbox_result *r)
 {
 	struct json_object *list = egress_log_denials(network);
@@ -54,5 +84,6 @@ struct json_object *denials_json(const struct egress_log *network, const struct 
 		json_object_array_add(list, call_json(&r->denied[i]));
 	if (r->denied_untold)
 		json_object_array_add(list, rest_json(r->denied_untold));
+	add_limits(list, r);
 	return list;
 }

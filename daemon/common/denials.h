@@ -7,7 +7,7 @@
 
 #include "daemon/common/egress_log.h"
 
-/* Connections and names, then system calls. Never NULL but for want of memory. */
+/* Connections and names, then system calls, then limits. Never NULL but for want of memory. */
 struct json_object *denials_json(const struct egress_log *network, const struct nsbox_result *r);
 
 #endif

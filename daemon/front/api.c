@@ -8,6 +8,23 @@
 #include "daemon/front/json_reply.h"
 #include "nsbox/util.h"
 
+/* openapi.json as it is in the source: what the interface says of itself. */
+extern const char openapi_json_start[];
+extern const uint64_t openapi_json_size;
+
+__asm__(".pushsection .rodata, \"a\"\n"
+	".hidden openapi_json_start\n"
+	".hidden openapi_json_size\n"
+	".global openapi_json_start\n"
+	"openapi_json_start:\n"
+	".incbin \"daemon/front/openapi.json\"\n"
+	".Lopenapi_json_end:\n"
+	".balign 8\n"
+	".global openapi_json_size\n"
+	"openapi_json_size:\n"
+	".quad .Lopenapi_json_end - openapi_json_start\n"
+	".popsection\n");
+
 /* ------------------------------------------------------------------ replies */
 
 void api_reply(struct http_request *rq, int status, struct json_object *o,
@@ -133,6 +150,15 @@ static void on_metrics(struct front *f, struct http_request *rq, const char *res
 	http_reply(rq, 200, text, len, headers);
 }
 
+static void on_openapi(struct front *f, struct http_request *rq, const char *rest)
+{
+	char *text = malloc((size_t)openapi_json_size);
+
+	if (text)
+		memcpy(text, openapi_json_start, (size_t)openapi_json_size);
+	http_reply(rq, 200, text, (size_t)openapi_json_size, NULL);
+}
+
 /* ------------------------------------------------------------------ table */
 
 #define ID_MAX 128
@@ -174,6 +200,7 @@ static const struct route {
 	{ "GET", "/v1/receipts/", api_get_receipt, true },
 	{ "GET", "/metrics", on_metrics, false },
 	{ "GET", "/healthz", on_health, false },
+	{ "GET", "/openapi.json", on_openapi, false },
 	{ "GET", "/v1/capabilities", on_capabilities, false },
 	{ "GET", "/v1/daemon", api_daemon_status, false },
 	{ "POST", "/v1/daemon/drain", api_daemon_drain, false },

@@ -25,7 +25,8 @@
 
 #define LIST_MAX	1000
 #define KEY_MAX		255
-#define SESSION_RETRY_S 5 /* sessions end by being left alone: not at once */
+#define SESSION_RETRY_S 5   /* sessions end by being left alone: not at once */
+#define WAIT_MAX	300 /* seconds, of a long poll */
 
 /* ------------------------------------------------------------------ objects */
 
@@ -85,6 +86,7 @@ static void call_free(struct call *c)
 	while (*p != c)
 		p = &(*p)->next;
 	*p = c->next;
+	loop_timer_cancel(c->job->sv->loop, &c->patience);
 	*http_data(c->rq) = NULL;
 	free(c);
 }
@@ -563,14 +565,36 @@ static struct job *find_alive(struct front *f, struct http_request *rq, const ch
 	return j && j->recorded && who_sees(&who, j->uid, j->workspace) ? j : NULL;
 }
 
+/* It has not ended yet: that, too, is an answer. */
+static void on_patience(void *ctx)
+{
+	struct call *c = ctx;
+
+	api_reply(c->rq, 200, job_object(c->job), NULL);
+	call_free(c);
+}
+
+static void wait_at_most(struct call *c, uint64_t seconds)
+{
+	c->patience = (struct loop_timer){ .fn = on_patience, .ctx = c };
+	loop_timer_set(c->job->sv->loop, &c->patience, seconds * 1000000);
+}
+
 void api_get_job(struct front *f, struct http_request *rq, const char *id)
 {
 	struct job *j = find_alive(f, rq, id);
+	uint64_t seconds;
 
-	if (j)
-		api_reply(rq, 200, job_object(j), NULL);
-	else
+	if (!http_query_u64(rq, "wait", 0, &seconds) || seconds > WAIT_MAX)
+		http_reply_error(rq, 400, "invalid", "?wait= takes seconds, up to %d", WAIT_MAX);
+	else if (!j)
 		reply_ended(f, rq, id);
+	else if (seconds == 0)
+		api_reply(rq, 200, job_object(j), NULL);
+	else if (call_add(j, rq, CALL_ENDED) < 0)
+		http_reply_error(rq, 503, "nomem", "out of memory");
+	else
+		wait_at_most(*http_data(rq), seconds);
 }
 
 void api_delete_job(struct front *f, struct http_request *rq, const char *id)

@@ -240,6 +240,7 @@ static const struct json_field config_fields[] = {
 	{ "snapshots",   take_snapshots },
 	{ "keepResults", take_seconds,    AT(keep_s), .min = 1, .max = 3650 * DAY_S },
 	{ "keepSize",    take_mb,         AT(keep_mb) },
+	{ "requestTime", take_seconds,    AT(request_s), .min = 1, .max = 3600 },
 	{ "drain",       take_seconds,    AT(drain_s), .min = 1, .max = DAY_S },
 	{ "ceiling",     take_ceiling,    AT(ceiling) },
 	{ "dataDir",     take_path,       AT(data_dir), .max = SPACE(data_dir) },

@@ -347,8 +347,8 @@ static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, int 
 	if (r < 0)
 		return r;
 	evidence_note(f, "open", geteuid(), "nsboxd " NSBOX_VERSION, "");
-	r = http_new(f->loop, listen_fd, tcp_fd, &f->opt->peers, REQUEST_BODY_MAX, &handlers,
-		     &f->http, err);
+	r = http_new(f->loop, listen_fd, tcp_fd, &f->opt->peers, REQUEST_BODY_MAX,
+		     f->opt->request_s, &handlers, &f->http, err);
 	return r == 0 ? control_watch(f, err) : r;
 }
 

@@ -33,6 +33,7 @@ struct call {
 	struct job *job;
 	struct http_request *rq;
 	enum call_kind kind;
+	struct loop_timer patience; /* how long it waits, where it does not wait for ever */
 };
 
 /* Jobs that something has to be written of, in order. */

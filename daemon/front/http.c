@@ -29,12 +29,10 @@
 #include "daemon/front/json_reply.h"
 #include "nsbox/util.h"
 
-#define CONNECTIONS_MAX	  512
-#define IDLE_TIMEOUT_S	  60
-#define HEAD_TIMEOUT_S	  60
-#define BODY_TIMEOUT_S	  300
-#define REPLY_TIMEOUT_S	  600
-#define LOOK_US		  (UINT64_C(5) * 1000000)
+#define CONNECTIONS_MAX 512
+/* Times that a request may take, in those of its head. */
+#define BODY_TIMES	  5
+#define REPLY_TIMES	  10
 #define STREAM_BLOCK	  ((size_t)16 * 1024)
 #define CONNECTION_MEMORY (128 * 1024)
 
@@ -58,6 +56,7 @@ struct http {
 	struct http_peers peers;
 	struct http_handlers handlers;
 	size_t body_max;
+	uint64_t request_s;
 };
 
 struct http_request {
@@ -99,10 +98,17 @@ static struct visitor *visitor_of(struct MHD_Connection *conn)
 	return info ? info->socket_context : NULL;
 }
 
-static void allow_time(struct http_request *rq, unsigned seconds)
+/* times 0: as long as it takes. */
+static void allow_time(struct http_request *rq, unsigned times)
 {
 	if (rq->visitor)
-		rq->visitor->deadline = seconds ? monotonic_us() + seconds * UINT64_C(1000000) : 0;
+		rq->visitor->deadline =
+			times ? monotonic_us() + times * rq->h->request_s * 1000000 : 0;
+}
+
+static uint64_t look_us(const struct http *h)
+{
+	return MIN(h->request_s * 1000000 / 4, UINT64_C(5000000));
 }
 
 /* Shut down, a connection is closed by libmicrohttpd as if the client had gone. */
@@ -117,7 +123,7 @@ static void on_look(void *ctx)
 		v->deadline = 0;
 		shutdown(v->fd, SHUT_RDWR);
 	}
-	loop_timer_set(h->loop, &h->look, LOOK_US);
+	loop_timer_set(h->loop, &h->look, look_us(h));
 }
 
 /* ------------------------------------------------------------------ replies */
@@ -173,6 +179,15 @@ bool http_query(const struct http_request *rq, const char *name, const char **re
 		return false;
 	*ret = v ? v : "";
 	return true;
+}
+
+bool http_query_u64(const struct http_request *rq, const char *name, uint64_t otherwise,
+		    uint64_t *ret)
+{
+	const char *text = MHD_lookup_connection_value(rq->conn, MHD_GET_ARGUMENT_KIND, name);
+
+	*ret = otherwise;
+	return !text || parse_u64(text, ret);
 }
 
 const char *http_traceparent(const struct http_request *rq)
@@ -303,7 +318,7 @@ static enum MHD_Result send_reply(struct http_request *rq)
 
 	if (!rq->response)
 		return MHD_NO; /* out of memory: the connection is closed */
-	allow_time(rq, rq->stream ? 0 : REPLY_TIMEOUT_S);
+	allow_time(rq, rq->stream ? 0 : REPLY_TIMES);
 	r = MHD_queue_response(rq->conn, (unsigned)rq->status, rq->response);
 	MHD_destroy_response(rq->response);
 	rq->response = NULL;
@@ -433,7 +448,7 @@ static enum MHD_Result first(struct http *h, struct MHD_Connection *conn, const 
 	rq->h = h;
 	rq->conn = conn;
 	rq->visitor = visitor_of(conn);
-	allow_time(rq, BODY_TIMEOUT_S);
+	allow_time(rq, BODY_TIMES);
 	snprintf(rq->method, sizeof(rq->method), "%s", method);
 	rq->path = strdup(url);
 	if (!rq->path)
@@ -480,7 +495,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
 	rq->stream = NULL;
 	if (rq->response)
 		MHD_destroy_response(rq->response);
-	allow_time(rq, HEAD_TIMEOUT_S); /* for the next one */
+	allow_time(rq, 1); /* for the next one */
 	free(rq->path);
 	free(rq->body);
 	free(rq);
@@ -557,7 +572,7 @@ static void on_notify(void *cls, struct MHD_Connection *conn, void **socket_cont
 			return; /* not counted: the memory's end is nearer than the door's */
 		v->fd = socket_of(conn);
 		v->may_speak = door_may_speak(v->fd, &h->peers, &v->uid);
-		v->deadline = monotonic_us() + HEAD_TIMEOUT_S * UINT64_C(1000000);
+		v->deadline = monotonic_us() + h->request_s * 1000000;
 		visitor_enter(h, v);
 		*socket_context = v;
 	} else if (v) {
@@ -577,9 +592,15 @@ unsigned http_connections(const struct http *h)
 	return h->n_visitors;
 }
 
+/* A path that holds a NUL would end there: it stays as it was sent, which is the name of nothing. */
+static size_t on_unescape(void *cls, struct MHD_Connection *conn, char *s)
+{
+	return strstr(s, "%00") ? strlen(s) : MHD_http_unescape(s);
+}
+
 int http_new(struct loop *l, int listen_fd, int tcp_fd, const struct http_peers *peers,
-	     size_t body_max, const struct http_handlers *handlers, struct http **ret,
-	     struct nsbox_error *err)
+	     size_t body_max, uint64_t request_s, const struct http_handlers *handlers,
+	     struct http **ret, struct nsbox_error *err)
 {
 	struct http *h = calloc(1, sizeof(*h));
 	const union MHD_DaemonInfo *info;
@@ -587,17 +608,20 @@ int http_new(struct loop *l, int listen_fd, int tcp_fd, const struct http_peers 
 
 	if (!h)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "HTTP service");
-	*h = (struct http){
-		.loop = l, .peers = *peers, .handlers = *handlers, .body_max = body_max
-	};
+	*h = (struct http){ .loop = l,
+			    .peers = *peers,
+			    .handlers = *handlers,
+			    .body_max = body_max,
+			    .request_s = request_s };
 	h->timer = (struct loop_timer){ .fn = on_timer, .ctx = h };
 	h->look = (struct loop_timer){ .fn = on_look, .ctx = h };
 	h->daemon = MHD_start_daemon(
 		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL,
 		on_access, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
 		MHD_OPTION_NOTIFY_CONNECTION, on_notify, h, MHD_OPTION_CONNECTION_LIMIT,
-		(unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
+		(unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)request_s,
+		MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, h, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+		(size_t)CONNECTION_MEMORY, MHD_OPTION_END);
 	info = h->daemon ? MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
 	if (!info) {
 		http_free(h);
@@ -613,7 +637,7 @@ int http_new(struct loop *l, int listen_fd, int tcp_fd, const struct http_peers 
 		http_free(h);
 		return r;
 	}
-	loop_timer_set(l, &h->look, LOOK_US);
+	loop_timer_set(l, &h->look, look_us(h));
 	soon(h);
 	*ret = h;
 	return 0;

@@ -3,6 +3,8 @@
 #ifndef FRONT_HTTP_H
 #define FRONT_HTTP_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "daemon/front/loop.h"
@@ -23,10 +25,13 @@ struct http_handlers {
 	void *ctx;
 };
 
-/* The listening sockets are borrowed; tcp_fd -1: none. */
+/*
+ * The listening sockets are borrowed; tcp_fd -1: none. request_s: what the head of a request may
+ * take, and how long a connection may be silent.
+ */
 int http_new(struct loop *l, int listen_fd, int tcp_fd, const struct http_peers *peers,
-	     size_t body_max, const struct http_handlers *handlers, struct http **ret,
-	     struct nsbox_error *err);
+	     size_t body_max, uint64_t request_s, const struct http_handlers *handlers,
+	     struct http **ret, struct nsbox_error *err);
 void http_free(struct http *h);
 void http_set_peers(struct http *h, const struct http_peers *peers);
 unsigned http_connections(const struct http *h);
@@ -39,6 +44,9 @@ const char *http_body(const struct http_request *rq, size_t *ret_len);
 /* Another in its place, malloc'd and taken; the old one is overwritten. */
 void http_set_body(struct http_request *rq, char *text);
 char *http_take_body(struct http_request *rq); /* the caller's to free; may be NULL */
+/* A number of the query ("?name=12"); `otherwise` where it is not there; false: it is none. */
+bool http_query_u64(const struct http_request *rq, const char *name, uint64_t otherwise,
+		    uint64_t *ret);
 const char *http_header(const struct http_request *rq, const char *name); /* NULL: not there */
 const char *http_argument(struct http_request *rq, const char *name);	  /* of the query; NULL */
 /* Is it in the query? *ret is its value, "" for none. */

@@ -657,13 +657,34 @@ static void on_compiled(void *ctx, const struct compile_reply *reply, int plan_f
 		fail_run(j, &err);
 }
 
+/* What a later command of a session wants handed back, besides what the policy says. */
+static int add_own_outputs(struct job *j, struct nsbox_error *err)
+{
+	for (char *const *glob = j->spec->outputs; glob && *glob; glob++) {
+		struct wire_output *rule = &j->rules[j->n_rules];
+
+		if (j->n_rules == WIRE_OUTPUTS_MAX)
+			return nsbox_fail(err, NSBOX_E_LIMIT, 0, "more than %d outputs",
+					  WIRE_OUTPUTS_MAX);
+		if (!**glob || strlen(*glob) >= sizeof(rule->glob))
+			return nsbox_fail(err, NSBOX_E_INVALID, 0,
+					  "/outputs: a pattern has 1 to %zu bytes",
+					  sizeof(rule->glob) - 1);
+		strcpy(rule->glob, *glob);
+		rule->max_bytes = OUTPUT_DEFAULT_BYTES;
+		rule->max_files = OUTPUT_DEFAULT_FILES;
+		j->n_rules++;
+	}
+	return 0;
+}
+
 void job_enter(struct job *j)
 {
 	const struct session *s = j->session;
 	struct nsbox_error err = { 0 };
 
 	j->plan = malloc(sizeof(*j->plan));
-	j->rules = calloc(s->n_rules + 1, sizeof(*j->rules));
+	j->rules = calloc(WIRE_OUTPUTS_MAX, sizeof(*j->rules));
 	if (!j->plan || !j->rules) {
 		nsbox_fail(&err, NSBOX_E_NOMEM, ENOMEM, "keep a plan");
 		fail(j, &err);
@@ -679,7 +700,7 @@ void job_enter(struct job *j)
 	memcpy(j->image_digest, s->image_digest, sizeof(j->image_digest));
 	j->wall_ms = wall_of(j);
 	j->phase = JOB_RUNNING;
-	if (settle(j, &err) < 0 || run(j, &err) < 0)
+	if (add_own_outputs(j, &err) < 0 || settle(j, &err) < 0 || run(j, &err) < 0)
 		fail_run(j, &err);
 }
 

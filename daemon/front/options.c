@@ -64,6 +64,7 @@ NUMBER(snapshots, snapshots, 1, 100000)
 NUMBER(snapshot_mb, snapshot_mb, 1, UINT64_C(1) << 30)
 NUMBER(keep_snapshots, snapshot_keep_s, 1, 3650 * DAY_S)
 NUMBER(drain, drain_s, 0, DAY_S)
+NUMBER(request_time, request_s, 1, 3600)
 
 static int take_limit(struct taking *t, const char *text, uint64_t max, bool queue)
 {
@@ -189,6 +190,7 @@ static const struct {
 	{ "keep-snapshots", "SECONDS", on_keep_snapshots, "and for so long (default 604800)" },
 	{ "keep-results", "SECONDS", on_keep_results, "how long results are kept (default 86400)" },
 	{ "keep-mb",    "MB",   on_keep_mb,   "how much of results is kept (default 1024)" },
+	{ "request-time", "SECONDS", on_request_time, "for the head of a request, five times that for its body (default 60)" },
 	{ "drain",      "SECONDS", on_drain,  "what runs may take so long when TERM comes (default 30)" },
 	{ "data-dir",   "DIR",  on_data_dir,  "queue, results, audit (default: front in the state directory)" },
 	{ "state-dir",  "DIR",  on_state_dir, "where images are kept (default /var/lib/nsbox as root)" },
@@ -232,6 +234,7 @@ void options_default(struct front_options *o)
 				     .snapshots = 64,
 				     .snapshot_mb = 4096,
 				     .snapshot_keep_s = 7 * DAY_S,
+				     .request_s = OPTION_REQUEST_S,
 				     .drain_s = OPTION_DRAIN_S };
 }
 
@@ -295,26 +298,31 @@ int options_load(const struct front_arguments *a, struct front_options *ret,
 	return r == 0 ? consistent(ret, err) : r;
 }
 
-#define FIXED(field, name)                                                                         \
+#define FIXED(field, name, is_text)                                                                \
 	{                                                                                          \
 		offsetof(struct front_options, field), sizeof(((struct front_options *)0)->field), \
-			name                                                                       \
+			name, is_text                                                              \
 	}
 static const struct {
 	size_t offset, size;
 	const char *name;
+	bool text;
 } fixed[] = {
-	FIXED(socket_path, "socket"),	FIXED(user, "user"),	    FIXED(state_dir, "stateDir"),
-	FIXED(libexec, "libexec"),	FIXED(data_dir, "dataDir"), FIXED(tcp, "tcp.listen"),
-	FIXED(egress_dns, "egressDns"),
+	FIXED(socket_path, "socket", true),   FIXED(user, "user", true),
+	FIXED(state_dir, "stateDir", true),   FIXED(libexec, "libexec", true),
+	FIXED(data_dir, "dataDir", true),     FIXED(tcp, "tcp.listen", true),
+	FIXED(egress_dns, "egressDns", true), FIXED(request_s, "requestTime", false),
 };
 
 const char *options_fixed(const struct front_options *was, const struct front_options *is)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(fixed); i++)
-		if (strncmp((const char *)was + fixed[i].offset, (const char *)is + fixed[i].offset,
-			    fixed[i].size) != 0)
+	for (size_t i = 0; i < ARRAY_SIZE(fixed); i++) {
+		const char *a = (const char *)was + fixed[i].offset;
+		const char *b = (const char *)is + fixed[i].offset;
+
+		if (fixed[i].text ? strncmp(a, b, fixed[i].size) : memcmp(a, b, fixed[i].size))
 			return fixed[i].name;
+	}
 	return NULL;
 }
 

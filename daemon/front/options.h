@@ -16,6 +16,7 @@
 #define OPTION_PATH_MAX	   1024
 #define OPTION_LIMITS_MAX  64
 #define OPTION_DRAIN_S	   30
+#define OPTION_REQUEST_S   60
 #define OPTION_TOKEN_LINES 256
 
 /* Who may speak: root always, and these. */
@@ -54,6 +55,7 @@ struct front_options {
 	uint64_t snapshots;	     /* at most so many, */
 	uint64_t snapshot_mb;	     /* of so much in all, */
 	uint64_t snapshot_keep_s;    /* and for so long */
+	uint64_t request_s;	     /* for the head of a request, and the more for the rest */
 	uint64_t drain_s;	     /* how long what runs may take when the service ends */
 	struct http_peers peers;
 	struct who_ties ties;

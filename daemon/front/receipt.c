@@ -128,11 +128,11 @@ static int put_all(struct json_object *o, const struct job *j)
 	put_asked(o, j);
 	put_host(o, &j->sv->host);
 	put_end(o, j);
-	r = job_put_held(o, j);
+	r = json_put(o, "denials", denials_json(&j->network, &j->res));
+	if (r == 0)
+		r = job_put_held(o, j);
 	if (r == 0 && j->network.used)
 		r = json_put(o, "network", egress_log_json(&j->network, true));
-	if (r == 0)
-		r = json_put(o, "denials", denials_json(&j->network, &j->res));
 	if (r == 0)
 		r = put_stream(o, "stdout", &j->out);
 	if (r == 0)

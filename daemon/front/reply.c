@@ -21,53 +21,6 @@
 
 /* ------------------------------------------------------------------ small pieces */
 
-int json_put(struct json_object *o, const char *key, struct json_object *value)
-{
-	if (value && json_object_object_add(o, key, value) == 0)
-		return 0;
-	json_object_put(value);
-	return -ENOMEM;
-}
-
-int json_put_text(struct json_object *o, const char *key, const char *s)
-{
-	return json_put(o, key, json_text_new(s, strlen(s)));
-}
-
-int json_put_u64(struct json_object *o, const char *key, uint64_t v)
-{
-	return json_put(o, key, json_object_new_uint64(v));
-}
-
-static int put_null(struct json_object *o, const char *key)
-{
-	return json_object_object_add(o, key, NULL);
-}
-
-/* "/a/b: text" -> pointer "/a/b" and the text; messages without a pointer stay whole. */
-static size_t pointer_len(const char *msg)
-{
-	const char *end = msg[0] == '/' ? strstr(msg, ": ") : NULL;
-
-	return end && !memchr(msg, ' ', (size_t)(end - msg)) ? (size_t)(end - msg) : 0;
-}
-
-struct json_object *json_error_new(const struct nsbox_error *e)
-{
-	struct json_object *o = json_object_new_object();
-	size_t n = pointer_len(e->msg);
-
-	if (!o)
-		return NULL;
-	json_put_text(o, "code", nsbox_error_code_name(e->code));
-	if (e->stage != NSBOX_STAGE_NONE)
-		json_put_text(o, "stage", nsbox_stage_name(e->stage));
-	if (n > 0)
-		json_put(o, "pointer", json_text_new(e->msg, n == 1 ? 0 : n));
-	json_put_text(o, "message", n > 0 ? e->msg + n + 2 : e->msg);
-	return o;
-}
-
 int http_status_of(const struct nsbox_error *e)
 {
 	/* clang-format off */
@@ -153,109 +106,20 @@ static int put_outputs(struct json_object *reply, const struct job *j)
 	return o->error.code ? json_put(reply, "outputs_error", json_error_new(&o->error)) : 0;
 }
 
-/* ------------------------------------------------------------------ what held */
-
-/* Which of the witness's acts speaks for a layer. */
-static const struct {
-	uint8_t layer, witness;
-} evidence[] = {
-	{ NSBOX_LAYER_MOUNT, NSBOX_WITNESS_WRITE },
-	{ NSBOX_LAYER_ROOT, NSBOX_WITNESS_WRITE },
-	{ NSBOX_LAYER_NET, NSBOX_WITNESS_CONNECT },
-	{ NSBOX_LAYER_PID, NSBOX_WITNESS_PROCESS },
-	{ NSBOX_LAYER_USER, NSBOX_WITNESS_CAPABILITY },
-	{ NSBOX_LAYER_CAPABILITIES, NSBOX_WITNESS_CAPABILITY },
-	{ NSBOX_LAYER_SECCOMP, NSBOX_WITNESS_SYSCALL },
-	{ NSBOX_LAYER_LANDLOCK_FS, NSBOX_WITNESS_LANDLOCK },
-};
-
-static int put_evidence(struct json_object *o, const struct nsbox_result *res, int layer)
+static struct result_json result_of(const struct job *j)
 {
-	char text[160];
-
-	for (size_t i = 0; i < ARRAY_SIZE(evidence); i++) {
-		int w = evidence[i].witness;
-
-		if (evidence[i].layer != layer || !(res->witness_held & (1u << w)))
-			continue;
-		snprintf(text, sizeof(text), "tried and refused: %s", nsbox_witness_text(w));
-		return json_put_text(o, "evidence", text);
-	}
-	return 0;
-}
-
-static int put_layers(struct json_object *reply, const struct job *j)
-{
-	struct json_object *on = json_object_new_array(), *off = json_object_new_array();
-	char buf[400];
-
-	for (int l = 0; l < NSBOX_LAYER_MAX && on && off; l++) {
-		struct json_object *o;
-		const char *why;
-
-		if (!((j->res.enforced | j->res.not_enforced) & NSBOX_LAYER_BIT(l)))
-			continue;
-		o = json_object_new_object();
-		json_put_text(o, "layer", nsbox_layer_name(l));
-		if (j->res.enforced & NSBOX_LAYER_BIT(l)) {
-			json_put_text(o, "state", "enforced");
-			put_evidence(o, &j->res, l);
-			json_object_array_add(on, o);
-			continue;
-		}
-		why = nsbox_host_remedy(&j->sv->host, l, buf, sizeof(buf));
-		if (why)
-			json_put_text(o, "reason", why);
-		json_object_array_add(off, o);
-	}
-	if (json_put(reply, "enforced", on) < 0) {
-		json_object_put(off);
-		return -ENOMEM;
-	}
-	return json_put(reply, "notEnforced", off);
-}
-
-static int put_witness(struct json_object *reply, const struct nsbox_result *res)
-{
-	struct json_object *o = json_object_new_object();
-
-	for (int w = 0; o && w < NSBOX_WITNESS_MAX; w++)
-		if (res->witness_tried & (1u << w))
-			json_put_text(o, nsbox_witness_name(w),
-				      res->witness_held & (1u << w) ? "held" : "failed");
-	json_put_u64(reply, "witness_us", res->witness_us);
-	return json_put(reply, "witness", o);
-}
-
-static int put_limits(struct json_object *reply, const struct job *j)
-{
-	static const char *const kinds[] = { "process", "cgroup1", "cgroup2" };
-	struct json_object *o = json_object_new_object();
-	const struct nsbox_policy_limits *lim = &j->plan->limits;
-
-	if (!o)
-		return -ENOMEM;
-	json_put_u64(o, "memory", lim->memory);
-	json_put_u64(o, "disk", lim->disk);
-	json_put_u64(o, "wall_ms", j->wall_ms);
-	json_put_u64(o, "pids", lim->pids);
-	json_put_u64(o, "cpu_milli", lim->cpu_milli);
-	json_put_u64(o, "stdout", lim->stdout_max);
-	json_put_u64(o, "stderr", lim->stderr_max);
-	if (j->kind == JOB_PYTHON)
-		json_put_u64(o, "result", lim->result_max);
-	if (j->res.cgroup_kind < ARRAY_SIZE(kinds))
-		json_put_text(o, "by", kinds[j->res.cgroup_kind]);
-	return json_put(reply, "limits", o);
+	return (struct result_json){ .result = &j->res,
+				     .host = &j->sv->host,
+				     .limits = j->plan ? &j->plan->limits : NULL,
+				     .wall_ms = j->wall_ms,
+				     .is_python = j->kind == JOB_PYTHON };
 }
 
 int job_put_held(struct json_object *o, const struct job *j)
 {
-	int r = put_layers(o, j);
+	const struct result_json r = result_of(j);
 
-	if (r == 0)
-		r = put_witness(o, &j->res);
-	return r == 0 && j->plan ? put_limits(o, j) : r;
+	return result_put_held(o, &r);
 }
 
 /* ------------------------------------------------------------------ what came of it */
@@ -298,7 +162,7 @@ static int put_outcome(struct json_object *reply, const struct job *j)
 		snprintf(text, sizeof(text), "%s%s%d", nsbox_cause_name((int)j->res.cause),
 			 good ? " status " : ", exit status ", j->res.exit_status);
 		json_put_u64(reply, "code", good ? 200 : 500);
-		put_null(reply, "data");
+		json_put_null(reply, "data");
 		return json_put_text(reply, "msg", text);
 	}
 	r = pycall_judge(&call, &j->res, j->result.data, j->result.len,
@@ -307,7 +171,7 @@ static int put_outcome(struct json_object *reply, const struct job *j)
 	if (r == 0) {
 		json_put_u64(reply, "code", (uint64_t)o.code);
 		r = o.data ? json_put(reply, "data", shown_value(j, o.data))
-			   : put_null(reply, "data");
+			   : json_put_null(reply, "data");
 	}
 	if (r == 0)
 		r = put_shown(reply, "msg", j, o.msg);
@@ -357,7 +221,7 @@ static int put_end(struct json_object *reply, const struct job *j)
 	if (res->signal)
 		json_put(reply, "signal", json_object_new_int(res->signal));
 	else
-		put_null(reply, "signal");
+		json_put_null(reply, "signal");
 	json_put_u64(reply, "duration_ms", (j->finished_us - j->started_us + 999) / 1000);
 	json_put_u64(reply, "queued_ms", (j->started_us - j->queued_us) / 1000);
 	json_put_u64(reply, "setup_ms", res->setup_us / 1000);
@@ -383,11 +247,11 @@ static int put_run(struct json_object *reply, const struct job *j)
 	if (r == 0)
 		r = put_end(reply, j);
 	if (r == 0)
+		r = json_put(reply, "denials", denials_json(&j->network, &j->res));
+	if (r == 0)
 		r = job_put_held(reply, j);
 	if (r == 0 && j->network.used)
 		r = json_put(reply, "network", egress_log_json(&j->network, false));
-	if (r == 0)
-		r = json_put(reply, "denials", denials_json(&j->network, &j->res));
 	if (r == 0 && j->plan)
 		r = json_put_text(reply, "policy_sha256", j->plan->digest);
 	return r == 0 ? put_outputs(reply, j) : r;
@@ -413,7 +277,7 @@ static int put_refusal(struct json_object *reply, const struct job *j, const str
 	bool set_up = e->code == NSBOX_E_SETUP || e->code == NSBOX_E_SANDBOX;
 
 	json_put_u64(reply, "code", 500);
-	put_null(reply, "data");
+	json_put_null(reply, "data");
 	json_put_text(reply, "msg", e->msg);
 	json_put_text(reply, "cause",
 		      nsbox_cause_name(set_up ? NSBOX_CAUSE_SANDBOX : NSBOX_CAUSE_NONE));

@@ -126,14 +126,16 @@ static char *terms_text(const struct job_spec *s)
 	char skill[65] = "", *ret = NULL;
 
 	if (!s->manifest && !s->image && !s->cpu_milli && !s->memory_mb && !s->pids &&
-	    !s->has_skill)
+	    !s->network && !s->has_skill)
 		return NULL;
 	if (s->has_skill &&
 	    digest_hex(s->skill_archive.data, s->skill_archive.len, skill, NULL) < 0)
 		return NULL;
-	if (asprintf(&ret, "%s|%u|%llu|%u|%d|%s|%s|%s", s->image ? s->image : "", s->cpu_milli,
+	if (asprintf(&ret, "%s|%u|%llu|%u|%d|%s|%s|%s|%s", s->image ? s->image : "", s->cpu_milli,
 		     (unsigned long long)s->memory_mb, s->pids, s->as_operator, skill,
 		     s->skill_name ? s->skill_name : "",
+		     s->network ? json_object_to_json_string_ext(s->network, JSON_C_TO_STRING_PLAIN)
+				: "",
 		     s->manifest
 			     ? json_object_to_json_string_ext(s->manifest, JSON_C_TO_STRING_PLAIN)
 			     : "") < 0)
@@ -236,7 +238,8 @@ static int check_fit(const struct session *s, const struct job_spec *spec, const
 	const char *what = NULL;
 
 	if (*terms && strcmp(terms, s->terms) != 0)
-		what = "image, manifest, resources and skill are fixed when a session is made, and "
+		what = "image, manifest, resources, network_policy and skill are fixed when a "
+		       "session is made, and "
 		       "these are others";
 	else if (spec->n_files || spec->archive.data)
 		what = "files of a request are for the session's first";
@@ -365,6 +368,7 @@ static int keep_recipe(struct session *s, const struct job *j, struct nsbox_erro
 
 int session_made(struct session *s, const struct job *j, int plan_fd, struct nsbox_error *err)
 {
+	uint32_t n = j->n_rules;
 	int r = session_network_take(s, plan_fd, err);
 
 	if (r == 0)
@@ -378,8 +382,11 @@ int session_made(struct session *s, const struct job *j, int plan_fd, struct nsb
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "keep the plan of a session");
 	}
 	*s->plan = *j->plan;
-	memcpy(s->rules, j->rules, j->n_rules * sizeof(*s->rules));
-	s->n_rules = j->n_rules;
+	/* The request's own are the last, and of this command alone. */
+	for (char *const *own = j->spec->outputs; n && own && *own; own++)
+		n--;
+	memcpy(s->rules, j->rules, n * sizeof(*s->rules));
+	s->n_rules = n;
 	memcpy(s->manifest_sha256, j->manifest_sha256, sizeof(s->manifest_sha256));
 	memcpy(s->policy_sha256, j->policy_sha256, sizeof(s->policy_sha256));
 	memcpy(s->plan_sha256, j->plan_sha256, sizeof(s->plan_sha256));

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/common/text.h"
+#include "nsbox/cli/job_files.h"
 #include "nsbox/cli/pack.h"
 #include "nsbox/util.h"
 #include "policy/json_strict.h"
@@ -28,6 +29,7 @@ SETTER(params)
 SETTER(cwd)
 SETTER(workspace)
 SETTER(input)
+SETTER(output)
 
 static int seconds(double *ret, const char *option, const char *v)
 {
@@ -74,6 +76,27 @@ static int set_env(void *ctx, const char *v)
 	if (o->envs == JOB_ENVS_MAX)
 		return cli_usage("--env may be given %d times at most", JOB_ENVS_MAX);
 	o->env[o->envs++] = v;
+	return 0;
+}
+
+static int set_put(void *ctx, const char *v)
+{
+	struct job_options *o = ctx;
+
+	if (o->puts == JOB_ENVS_MAX)
+		return cli_usage("--put may be given %d times at most", JOB_ENVS_MAX);
+	o->put[o->puts++] = v;
+	return 0;
+}
+
+static int set_collect(void *ctx, const char *v)
+{
+	struct job_options *o = ctx;
+
+	if (o->collects == ARRAY_SIZE(o->collect))
+		return cli_usage("--collect may be given %zu times at most",
+				 ARRAY_SIZE(o->collect));
+	o->collect[o->collects++] = v;
 	return 0;
 }
 
@@ -126,6 +149,11 @@ static int set_json(void *ctx, const char *v)
 		"json", 'j', NULL, "print the daemon's answer as it is", set_json                  \
 	}
 
+#define OUTPUT_ROW                                                                                 \
+	{                                                                                          \
+		"output", 'o', "DIR", "write its outputs there", set_output                        \
+	}
+
 const struct option_row job_submit_rows[] = {
 	SOCKET_ROW,
 	JSON_ROW,
@@ -138,12 +166,22 @@ const struct option_row job_submit_rows[] = {
 	{ "stdin", 'i', "FILE", "what it reads on standard input, - for ours (default: nothing)",
 	  set_input },
 	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },
+	{ "put", 'p', "SRC[:DST]", "a file or directory for its working directory", set_put },
+	{ "collect", 'c', "GLOB", "an output, besides those of the manifest", set_collect },
+	OUTPUT_ROW,
 	SECRET_ROW(set_secret),
 	CONFIG_ROW(set_config),
 	{ "redact", 0, NULL, "show no value of a secret in its output", set_redact },
 	{ "cwd", 'C', "DIR", "working directory inside", set_cwd },
 	{ "workspace", 'w', "ID", "whose turn in the queue it takes", set_workspace },
 	{ "timeout", 't', "SECONDS", "end it after so long", set_timeout },
+	{ NULL, 0, NULL, NULL, NULL },
+};
+
+const struct option_row job_show_rows[] = {
+	SOCKET_ROW,
+	JSON_ROW,
+	OUTPUT_ROW,
 	{ NULL, 0, NULL, NULL, NULL },
 };
 
@@ -330,6 +368,21 @@ static struct json_object *typed(const char *text)
 	return json_object_new_string(text);
 }
 
+static int add_files(struct json_object *body, const struct job_options *o)
+{
+	struct json_object *files = json_object_new_array(), *globs = json_object_new_array();
+	struct nsbox_error err = { 0 };
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < o->puts; i++)
+		r = job_files_add(files, o->put[i], &err);
+	for (unsigned i = 0; i < o->collects; i++)
+		json_object_array_add(globs, json_object_new_string(o->collect[i]));
+	json_object_object_add(body, "files", files);
+	json_object_object_add(body, "outputs", globs);
+	return r < 0 ? cli_error(&err) : 0;
+}
+
 static void add_inputs(struct json_object *body, const struct job_options *o)
 {
 	struct json_object *secrets = json_object_new_object(), *config = json_object_new_object();
@@ -419,6 +472,8 @@ int job_build(const struct job_options *o, char **argv, bool wait, struct json_o
 		r = add_python(o, body);
 	if (r == 0 && o->input)
 		r = add_stdin(body, o->input);
+	if (r == 0 && (o->puts || o->collects))
+		r = add_files(body, o);
 	if (o->envs)
 		add_env(body, o);
 	if (r == 0 && *argv)

@@ -12,9 +12,9 @@
 
 struct job_options {
 	const char *socket, *manifest, *skill, *entry, *python, *function, *params, *cwd,
-		*workspace, *input;
-	const char *env[JOB_ENVS_MAX + 1];
-	unsigned envs;
+		*workspace, *input, *output;
+	const char *env[JOB_ENVS_MAX + 1], *put[JOB_ENVS_MAX], *collect[16];
+	unsigned envs, puts, collects;
 	struct cli_inputs inputs; /* cli_inputs_done() */
 	double timeout;
 	bool json, redact;
@@ -27,8 +27,9 @@ struct job_options {
 	bool no_network;
 };
 
-extern const struct option_row job_submit_rows[], job_plain_rows[], session_create_rows[],
-	session_again_rows[], session_place_rows[], session_exec_rows[], session_narrow_rows[];
+extern const struct option_row job_submit_rows[], job_show_rows[], job_plain_rows[],
+	session_create_rows[], session_again_rows[], session_place_rows[], session_exec_rows[],
+	session_narrow_rows[];
 
 /* An exit status; with --json the answer is printed as it is. */
 int job_ask(const struct job_options *o, const char *method, const char *path,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/common/denials.h"
+#include "daemon/common/result_json.h"
 #include "daemon/common/text.h"
 #include "nsbox/cli/cli.h"
 #include "nsbox/util.h"
@@ -40,62 +41,6 @@ static const char *evidence_of(const struct nsbox_result *r, int layer)
 static struct json_object *str(const char *s)
 {
 	return json_text_new(s, strlen(s)); /* some of it is the payload's */
-}
-
-static struct json_object *error_json(const struct nsbox_error *e)
-{
-	struct json_object *o = json_object_new_object();
-
-	json_object_object_add(o, "code", str(nsbox_error_code_name(e->code)));
-	json_object_object_add(o, "stage", str(nsbox_stage_name(e->stage)));
-	json_object_object_add(o, "message", str(e->msg));
-	return o;
-}
-
-static void add_layers(struct json_object *o, const struct nsbox_result *r)
-{
-	struct json_object *on = json_object_new_array(), *off = json_object_new_array();
-
-	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
-		if (r->enforced & NSBOX_LAYER_BIT(i)) {
-			struct json_object *row = json_object_new_object();
-			const char *ev = evidence_of(r, i);
-
-			json_object_object_add(row, "layer", str(nsbox_layer_name(i)));
-			json_object_object_add(row, "state", str("enforced"));
-			json_object_object_add(row, "evidence", ev ? str(ev) : NULL);
-			json_object_array_add(on, row);
-		} else if (r->not_enforced & NSBOX_LAYER_BIT(i)) {
-			json_object_array_add(off, str(nsbox_layer_name(i)));
-		}
-	}
-	json_object_object_add(o, "enforced", on);
-	json_object_object_add(o, "notEnforced", off);
-}
-
-static struct json_object *witness_json(const struct nsbox_result *r)
-{
-	struct json_object *o = json_object_new_object();
-
-	for (int i = 0; i < NSBOX_WITNESS_MAX; i++)
-		json_object_object_add(o, nsbox_witness_name(i),
-				       str(r->witness_held & (1U << i)	  ? "held"
-					   : r->witness_tried & (1U << i) ? "hole"
-									  : "not tried"));
-	return o;
-}
-
-static struct json_object *limits_json(const struct report *rep)
-{
-	struct json_object *o = json_object_new_object();
-
-	json_object_object_add(o, "memory", json_object_new_int64((int64_t)rep->limits->memory));
-	json_object_object_add(o, "disk", json_object_new_int64((int64_t)rep->limits->disk));
-	json_object_object_add(o, "pids", json_object_new_int64(rep->limits->pids));
-	json_object_object_add(o, "cpu_milli", json_object_new_int64(rep->limits->cpu_milli));
-	json_object_object_add(o, "wall_ms", json_object_new_int64((int64_t)rep->limits->wall_ms));
-	json_object_object_add(o, "by", str(cgroup_names[rep->result->cgroup_kind % 3]));
-	return o;
 }
 
 /* What the manifest asked for beyond its profile, and what came of it. */
@@ -133,40 +78,44 @@ static struct json_object *notes_json(const struct report *rep)
 static struct json_object *report_json(const struct report *rep)
 {
 	const struct nsbox_result *r = rep->result;
+	const struct result_json held = { .result = r,
+					  .host = rep->host,
+					  .limits = rep->limits,
+					  .wall_ms = rep->wall_ms,
+					  .is_python = rep->is_python };
 	struct json_object *o = json_object_new_object();
 
 	json_object_object_add(o, "cause", str(nsbox_cause_name((int)r->cause)));
 	json_object_object_add(o, "exit_code", json_object_new_int(r->exit_status));
-	json_object_object_add(
-		o, "signal",
-		r->signal ? str(sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "?") : NULL);
-	json_object_object_add(o, "error", r->error.code ? error_json(&r->error) : NULL);
+	if (r->signal)
+		json_put(o, "signal", json_object_new_int(r->signal));
+	else
+		json_put_null(o, "signal");
+	if (r->error.code)
+		json_put(o, "error", json_error_new(&r->error));
 	json_object_object_add(o, "notes", notes_json(rep));
 	json_object_object_add(o, "stdout_truncated", json_object_new_boolean(rep->out_truncated));
 	json_object_object_add(o, "stderr_truncated", json_object_new_boolean(rep->err_truncated));
-	json_object_object_add(o, "duration_ms",
-			       json_object_new_double((double)r->wall_us / 1000.0));
-	json_object_object_add(o, "setup_ms", json_object_new_double((double)r->setup_us / 1000.0));
-	json_object_object_add(o, "cpu_ms", json_object_new_double((double)r->cpu_us / 1000.0));
+	json_put_u64(o, "duration_ms", (r->setup_us + r->wall_us) / 1000);
+	json_put_u64(o, "setup_ms", r->setup_us / 1000);
+	json_put_u64(o, "wall_ms", r->wall_us / 1000);
+	json_put_u64(o, "cpu_ms", r->cpu_us / 1000);
 	json_object_object_add(o, "memory_peak", json_object_new_int64((int64_t)r->memory_peak));
 	json_object_object_add(o, "oom_kills", json_object_new_int64(r->oom_kills));
 	json_object_object_add(o, "pids_limit_hits", json_object_new_int64(r->pids_limit_hits));
-	json_object_object_add(o, "limits", limits_json(rep));
 	json_object_object_add(o, "manifest", str(rep->profile_manifest));
 	json_object_object_add(o, "policy_sha256", str(rep->policy_digest));
 	add_grants(o, rep->policy);
-	add_layers(o, r);
-	json_object_object_add(o, "witness", witness_json(r));
-	json_object_object_add(o, "witness_us", json_object_new_int64(r->witness_us));
-	json_object_object_add(o, "network", egress_log_json(rep->egress, true));
-	json_object_object_add(o, "denials", denials_json(rep->egress, r));
+	json_put(o, "network", egress_log_json(rep->egress, true));
+	json_put(o, "denials", denials_json(rep->egress, r));
+	result_put_held(o, &held);
 	if (rep->outputs)
 		json_object_object_add(o, "outputs", json_object_get(rep->outputs));
 	if (rep->changes)
 		json_object_object_add(o, "changes", json_object_get(rep->changes));
 	if (rep->is_python) {
-		json_object_object_add(o, "ok", json_object_new_boolean(rep->python_ok));
-		json_object_object_add(o, "value", json_object_get(rep->value));
+		json_put_u64(o, "code", rep->python_ok ? 200 : 500);
+		json_object_object_add(o, "data", json_object_get(rep->value));
 		json_object_object_add(o, "msg", rep->msg ? str(rep->msg) : NULL);
 	}
 	return o;

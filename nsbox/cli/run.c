@@ -259,10 +259,11 @@ static int settle_inputs(struct run *c, struct nsbox_error *err)
 /* They are keyword arguments that --params need not repeat. */
 static int add_parameters(struct run *c, struct nsbox_error *err)
 {
-	json_object_object_foreach (c->inputs.config, id, value)
+	json_object_object_foreach (c->inputs.config, id, value) {
 		if (!json_object_object_get_ex(c->params, id, NULL) &&
 		    json_object_object_add(c->params, id, json_object_get(value)) < 0)
 			return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "pass on parameters");
+	}
 	return 0;
 }
 
@@ -580,6 +581,7 @@ static int report(struct run *c, struct nsbox_error *err)
 		.host = &c->host,
 		.policy = c->policy,
 		.limits = &c->limits,
+		.wall_ms = c->wall_ms ? c->wall_ms : c->limits.wall_ms,
 		.out_truncated = c->relay.out_truncated,
 		.err_truncated = c->relay.err_truncated,
 		.is_python = c->opt->python,

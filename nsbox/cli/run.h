@@ -140,6 +140,7 @@ struct report {
 	const struct nsbox_host *host;
 	const struct nsbox_policy *policy;
 	const struct nsbox_policy_limits *limits;
+	uint64_t wall_ms; /* that was in force */
 	bool out_truncated, err_truncated;
 	bool is_python, python_ok;
 	struct json_object *value; /* borrowed */

@@ -12,22 +12,6 @@
 #include "daemon/front/log.c"	/* NOLINT(bugprone-suspicious-include) */
 #include "tests/support/journal_ram.h"
 
-/* Of reply.c, which needs all of a job. */
-int json_put(struct json_object *o, const char *key, struct json_object *value)
-{
-	return json_object_object_add(o, key, value);
-}
-
-int json_put_text(struct json_object *o, const char *key, const char *s)
-{
-	return json_put(o, key, json_object_new_string(s));
-}
-
-int json_put_u64(struct json_object *o, const char *key, uint64_t v)
-{
-	return json_put(o, key, json_object_new_uint64(v));
-}
-
 static char path[] = "/tmp/nsbox-audit-XXXXXX", place[sizeof(path)];
 static int dir = -1;
 static struct journal *j;

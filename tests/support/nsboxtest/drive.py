@@ -104,7 +104,7 @@ def fill(outcome, report):
     outcome.message = error.get("message") or ""
     outcome.failed = cause != "exit" or outcome.exit != 0
     outcome.notes = list(report.get("notes") or [])
-    outcome.notes += ["not enforced: %s" % layer for layer in report.get("notEnforced") or ()]
+    outcome.notes += ["not enforced: %s" % row["layer"] for row in report.get("notEnforced") or ()]
     if cause in (None, "none", "sandbox"):
         refuse(outcome, outcome.message)
 
@@ -274,7 +274,7 @@ class Cli:
             return
         fill(outcome, report)
         if "python" in step["run"]:
-            fill_python(outcome, report.get("ok"), report.get("value"), report.get("msg"))
+            fill_python(outcome, report.get("code") == 200, report.get("data"), report.get("msg"))
         elif outcome.exit is not None and status != outcome.exit:
             outcome.notes.append("nsbox's own status was %d" % status)
             outcome.exit = status
