@@ -72,7 +72,7 @@ def test_tables(t, daemon):
     t.ok(d.doc["openapi"].startswith("3.1."), "it is an OpenAPI 3.1 document")
     source = leftovers.read(os.path.join(paths.ROOT, "daemon/front/api.c"))
     routes = set()
-    for method, path, rest in re.findall(r'\{ "(GET|POST|PUT|DELETE)", "([^"]+)", \w+, (.*?) \}', source):
+    for method, path, rest in re.findall(r'\{ "(GET|POST|PUT|PATCH|DELETE)", "([^"]+)", \w+, (.*?) \}', source):
         suffix = re.search(r'"(/[^"]*)"', rest)
         routes.add((method.lower(), path + ("{id}" if rest.startswith("true") else "") + (suffix.group(1) if suffix else "") +
                     ("{path}" if rest.endswith("true") and suffix else "")))
@@ -178,6 +178,10 @@ def test_sessions(t, daemon):
     t.equal(d.ask(200, "POST", COMMAND, dict(ECHO, session_id="s")).get("session", {}).get("commands"), 1, "a command in it")
     d.ask(200, "GET", SESSIONS)
     d.ask(200, "GET", SESSIONS + "/s")
+    d.ask(200, "PATCH", SESSIONS + "/s", {"network_policy": {"mode": "none"}}, "to what it is")
+    d.ask(409, "PATCH", SESSIONS + "/s", {"network_policy": {"mode": "allowlist", "allow": ["x.example:443"]}}, "to more")
+    d.ask(400, "PATCH", SESSIONS + "/s", {"state": "over"}, "with something else")
+    d.ask(404, "PATCH", SESSIONS + "/none", {"network_policy": {"mode": "none"}})
     d.ask(404, "GET", SESSIONS + "/none")
     d.ask(404, "DELETE", SESSIONS + "/none")
     files = SESSIONS + "/s/files/workspace"
