@@ -203,6 +203,18 @@ def test_sessions(t, daemon):
     d.ask(200, "DELETE", files + "/g")
     d.ask(404, "DELETE", files + "/g", None, "again")
     d.ask(200, "DELETE", files + "/d?recursive")
+    d.ask(200, "GET", SESSIONS + "/s/changes")
+    snap = d.ask(201, "POST", SESSIONS + "/s/snapshot")
+    d.ask(200, "GET", "/v1/snapshots")
+    d.ask(200, "GET", "/v1/snapshots/" + snap["id"])
+    d.ask(201, "POST", SESSIONS, {"session_id": "again", "snapshot_id": snap["id"]}, "of a snapshot")
+    d.ask(201, "POST", SESSIONS + "/s/fork", {"session_id": "other"})
+    d.ask(400, "POST", SESSIONS + "/s/fork", {"session_id": "a/b"}, "to no name")
+    d.ask(404, "POST", SESSIONS + "/none/snapshot")
+    d.ask(200, "DELETE", "/v1/snapshots/" + snap["id"])
+    d.ask(404, "DELETE", "/v1/snapshots/" + snap["id"], None, "again")
+    for name in ("again", "other"):
+        d.ask(200, "DELETE", SESSIONS + "/" + name)
     job = d.ask(202, "POST", JOBS, {"kind": "command", "session_id": "s", "argv": ["sh", "-c", "echo x >o"], "outputs": ["o"]})
     one = JOBS + "/" + job["id"]
     d.ask(200, "GET", one + "?wait=60", None, "in a session")
