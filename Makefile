@@ -351,7 +351,7 @@ LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COM
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)
 LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run maxkb/kits/* tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
-LINT_PY   := $(wildcard maxkb/*/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py)
+LINT_PY   := $(wildcard maxkb/*/*.py) $(wildcard nsbox/python/nsbox/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py)
 MAN       := $(wildcard docs/*.[1-8])
 
 lint: ## clang-format, cppcheck, clang-tidy, mandoc, shellcheck, exported symbols
@@ -390,6 +390,7 @@ lint-sh:
 lint-py:
 	$(call say,FLAKES,'*.py *.t')
 	$(Q)pyflakes3 $(LINT_PY)
+	$(Q)mypy --strict --no-error-summary --cache-dir=build/mypy nsbox/python/nsbox
 
 lint-symbols: $(LIB_SO)
 	$(call say,SYMS,$(LIB_SO))

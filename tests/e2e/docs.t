@@ -76,6 +76,14 @@ def test_readme(t):
             t.ok(done.returncode == 0, "README: " + command, done.stdout)
             if "curl" in command:
                 t.ok('"data":2' in done.stdout.replace(" ", ""), "the service answers", done.stdout)
+        code = re.findall(r"^```python\n(.*?)^```$", document("README.md"), re.S | re.M)
+        t.equal(re.findall(r"^```python\n(.*?)^```$", document("README.zh-CN.md"), re.S | re.M), code, "as is the Python")
+        done = subprocess.run([sys.executable, "-"], input="\n".join(code), cwd=place, text=True, check=False,
+                              capture_output=True, timeout=300,
+                              env=dict(ENV, NSBOX_SOCKET=daemon.socket,
+                                       PYTHONPATH=os.path.join(paths.ROOT, "nsbox", "python")))
+        t.equal(done.stdout.split(), ["3", "2", "a,1", "b,2"], "which works")
+        t.equal(done.stderr, "", "and says nothing else")
     with open(os.path.join(place, "results", "out", "lines"), encoding="utf-8") as f:
         t.equal(f.read().strip(), "2", "and the outputs are there")
 

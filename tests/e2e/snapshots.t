@@ -3,7 +3,6 @@
 """Snapshots, forks and restored sessions: what they hold and what they do not, who may, limits, what is
 left, and that thousands of them leave nothing. SNAPSHOT_CYCLES=1000 is `make soak-snapshots`."""
 
-import json
 import os
 import subprocess
 import sys
