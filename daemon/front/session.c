@@ -385,7 +385,8 @@ int session_made(struct session *s, const struct job *j, int plan_fd, struct nsb
 	/* The request's own are the last, and of this command alone. */
 	for (char *const *own = j->spec->outputs; n && own && *own; own++)
 		n--;
-	memcpy(s->rules, j->rules, n * sizeof(*s->rules));
+	if (n)
+		memcpy(s->rules, j->rules, n * sizeof(*s->rules));
 	s->n_rules = n;
 	memcpy(s->manifest_sha256, j->manifest_sha256, sizeof(s->manifest_sha256));
 	memcpy(s->policy_sha256, j->policy_sha256, sizeof(s->policy_sha256));
