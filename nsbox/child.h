@@ -79,6 +79,7 @@ _Noreturn void init_serve(struct child *c);
 struct payload_fds {
 	int channel;
 	int std[3], request, result;
+	bool traced; /* opens are observed as well */
 };
 _Noreturn void payload_main(struct child *c, const struct blob *exec, struct payload_fds *fds);
 
@@ -99,7 +100,8 @@ _Noreturn void leader_main(struct child *c, const struct blob *exec, struct payl
 int payload_credentials(const struct child *c, struct nsbox_error *err);
 int payload_filter(const struct child *c, struct nsbox_error *err);
 /* The same where refused calls are observed: hands the place where they wait to the owner. */
-int payload_filter_observed(const struct child *c, int channel, struct nsbox_error *err);
+int payload_filter_observed(const struct child *c, int channel, bool traced,
+			    struct nsbox_error *err);
 /* Witness and set-up are over: what is refused from now on is the program's doing. */
 void payload_observe_begin(const struct child *c);
 int payload_drop_capabilities(struct nsbox_error *err);
@@ -129,6 +131,9 @@ int child_helper_over(struct helper *h, int status, struct nsbox_error *err);
 int child_helper(struct child *c, const struct helper_job *job, struct nsbox_error *err);
 /* Close all descriptors from `from` on but those of the list (-1 entries are ignored). */
 int child_close_others(int from, const int *keep, unsigned n);
+
+/* prober.c: try what a program is about to open, for its observer at the socket. */
+_Noreturn void prober_main(struct child *c, int socket);
 
 /* witness.c */
 /* Readable by mode and by mount; only the Landlock domain leaves it out. */

@@ -50,7 +50,7 @@ static uint32_t exec_flags(const struct blob *b, const struct nsbox_io *io)
 {
 	uint32_t flags = blob_fixed(b, struct exec_fixed)->flags;
 
-	flags &= ~(uint32_t)(EXECF_FD3 | EXECF_FD4);
+	flags &= ~(uint32_t)(EXECF_FD3 | EXECF_FD4 | EXECF_TRACE);
 	return flags | (io->request >= 0 ? EXECF_FD3 : 0) | (io->result >= 0 ? EXECF_FD4 : 0);
 }
 
@@ -115,7 +115,7 @@ static struct exec *exec_new(struct nsbox_sandbox *sb, const struct exec_fixed *
 	ex->id = sb->last_id + 1;
 	ex->keep_rest = !(x->flags & EXECF_KILL_REST);
 	ex->wall_us = wall_ms * 1000;
-	ex->channel = ex->leader_fd = -1;
+	ex->channel = ex->leader_fd = ex->prober = -1;
 	ex->leaf = CGROUP_NO_LEAF;
 	return ex;
 }
@@ -156,13 +156,16 @@ static int send_exec(struct nsbox_sandbox *sb, struct exec *ex, int blob_fd, uin
 	int fds[CTL_FDS_MAX], r;
 	unsigned n = 0;
 	bool any_null = io->in < 0 || io->out < 0 || io->err < 0;
-	auto_close int null = any_null ? null_fd() : -1, theirs = -1;
+	auto_close int null = any_null ? null_fd() : -1, theirs = -1, prober = -1;
 
 	if (any_null && null < 0)
 		return nsbox_fail(err, NSBOX_E_IO, errno, "open /dev/null");
 	r = open_channel(sb, ex, &theirs, err);
+	if (r == 0 && io->trace > 0)
+		r = observe_trace(sb, ex, io->trace, &prober, err);
 	if (r < 0)
 		return r;
+	req.flags |= prober >= 0 ? EXECF_TRACE : 0;
 	fds[n++] = blob_fd;
 	fds[n++] = theirs;
 	fds[n++] = io->in >= 0 ? io->in : null;
@@ -172,6 +175,8 @@ static int send_exec(struct nsbox_sandbox *sb, struct exec *ex, int blob_fd, uin
 		fds[n++] = io->request;
 	if (flags & EXECF_FD4)
 		fds[n++] = io->result;
+	if (prober >= 0)
+		fds[n++] = prober;
 	r = ctl_send(sb->control, &req, sizeof(req), fds, n);
 	/* Init has ended. Why it did is on its way, as an event, and says more than this would. */
 	if (r == -EPIPE || r == -ECONNRESET)

@@ -77,11 +77,12 @@ int payload_filter(const struct child *c, struct nsbox_error *err)
 	return 0;
 }
 
-int payload_filter_observed(const struct child *c, int channel, struct nsbox_error *err)
+int payload_filter_observed(const struct child *c, int channel, bool traced,
+			    struct nsbox_error *err)
 {
 	struct ctl_report rep = { .magic = CTL_MAGIC, .kind = CTL_REFUSALS };
 	/* Once an observer has a call, no signal makes another errno of its answer (5.19). */
-	int fd = load_observed(c, SEC_BPF, OBSERVE_PAYLOAD,
+	int fd = load_observed(c, SEC_BPF, traced ? OBSERVE_TRACED : OBSERVE_PAYLOAD,
 			       SECCOMP_FILTER_FLAG_NEW_LISTENER |
 				       SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
 	int r;

@@ -59,7 +59,7 @@ static void close_all(int *fds, unsigned n)
 
 /* Descriptors of EXEC in their order; false where their number does not fit the flags. */
 static bool sort_fds(const struct ctl_request *req, const int *fds, unsigned n,
-		     struct payload_fds *ret)
+		     struct payload_fds *ret, int *ret_prober)
 {
 	unsigned at = 5;
 
@@ -72,7 +72,19 @@ static bool sort_fds(const struct ctl_request *req, const int *fds, unsigned n,
 		ret->request = at < n ? fds[at++] : -1;
 	if (req->flags & EXECF_FD4)
 		ret->result = at < n ? fds[at++] : -1;
+	ret->traced = req->flags & EXECF_TRACE;
+	*ret_prober = ret->traced && at < n ? fds[at++] : -1;
 	return at == n;
+}
+
+/* Whoever does not get one is not told what opens would have met, and no more is lost. */
+static void fork_prober(struct init *in, int socket)
+{
+	if (socket < 0 || child_fork() != 0)
+		return;
+	close(in->child->signals);
+	close(in->child->control);
+	prober_main(in->child, socket);
 }
 
 static struct running *find(struct init *in, uint32_t id)
@@ -134,10 +146,10 @@ static void start(struct init *in, const struct ctl_request *req, int *fds, unsi
 	struct running *row = free_row(in);
 	struct payload_fds io;
 	struct blob exec = { 0 };
-	int r;
+	int r, prober;
 
 	/* The owner is trusted, but a mistake of its must not look like a run. */
-	if (!sort_fds(req, fds, n, &io) || !row) {
+	if (!sort_fds(req, fds, n, &io, &prober) || !row) {
 		close_all(fds, n);
 		_exit(2);
 	}
@@ -147,6 +159,8 @@ static void start(struct init *in, const struct ctl_request *req, int *fds, unsi
 		r = take_note(in, row, &rep.error);
 	if (r == 0)
 		r = fork_program(in, row, &exec, &io, &rep.error);
+	if (r == 0)
+		fork_prober(in, prober);
 	blob_unmap(&exec);
 	if (r < 0) {
 		ctl_send(io.channel, &rep, sizeof(rep), NULL, 0);

@@ -35,7 +35,11 @@ void observe_forget(struct exec *ex)
 {
 	if (ex->observed)
 		munmap(ex->observed, sizeof(*ex->observed));
+	if (ex->trace)
+		munmap(ex->trace, sizeof(*ex->trace));
 	ex->observed = NULL;
+	ex->trace = NULL;
+	close_fd(&ex->prober);
 }
 
 /* The plan is kept out of children (nsbox_plan_open): the observer gets a copy of the filter. */
@@ -63,10 +67,33 @@ static int fork_observer(const struct nsbox_sandbox *sb, struct observer_task *t
 	return r;
 }
 
+int observe_trace(struct nsbox_sandbox *sb, struct exec *ex, int file, int *ret_prober,
+		  struct nsbox_error *err)
+{
+	int pair[2], r;
+	void *p;
+
+	if (!sb->opt.observe)
+		return nsbox_fail(err, NSBOX_E_INVALID, 0,
+				  "opens are traced in sandboxes that observe");
+	p = mmap(NULL, sizeof(*ex->trace), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (p == MAP_FAILED)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "map the file of a trace");
+	ex->trace = p;
+	r = ctl_pair(pair);
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, r, "make a socket for a trace");
+	ex->prober = pair[0];
+	*ret_prober = pair[1];
+	return 0;
+}
+
 int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struct nsbox_error *err)
 {
 	struct observer *o = calloc(1, sizeof(*o));
-	struct observer_task task = { .listener = listener };
+	struct observer_task task = { .listener = listener,
+				      .prober = ex->prober,
+				      .trace = ex->trace };
 	int r;
 
 	ex->observed = table_new();
@@ -78,6 +105,7 @@ int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struc
 		return nsbox_fail_at(err, NSBOX_STAGE_SECCOMP, NSBOX_E_SETUP, r,
 				     "start the observer of refused calls");
 	}
+	close_fd(&ex->prober);
 	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): r is 0 */
 	o->id = ex->id;
 	o->next = sb->observers;

@@ -23,20 +23,21 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <nsbox/sandbox.h>
+#include <stdbool.h>
 #include <stddef.h>
 
-#define OBSERVE_EXTRA	 16 /* instructions that the form has more */
+#define OBSERVE_EXTRA	 32 /* instructions that the form has more */
 #define OBSERVE_MAX	 4096
 #define OBSERVE_ERRNOS	 16    /* different answers of one filter */
 #define OBSERVE_FLOOD	 10000 /* refusals, after which each costs */
 #define OBSERVE_PAUSE_NS 50000 /* so much */
 
 /* SECCOMP_RET_ERRNO of `in` as notifications, into out (n + OBSERVE_EXTRA). The length, or -E2BIG. */
-enum observe_form { OBSERVE_INIT, OBSERVE_PAYLOAD };
+enum observe_form { OBSERVE_INIT, OBSERVE_PAYLOAD, OBSERVE_TRACED };
 int observe_rewrite(const struct sock_filter *in, size_t n, enum observe_form form,
 		    struct sock_filter *out);
 
-/* The errno that the filter has for a call, and the arguments that decided. */
+/* The errno that the filter has for a call, and the arguments that decided; 0: it is allowed. */
 uint32_t observe_judge(const struct sock_filter *prog, size_t n, const struct seccomp_data *d,
 		       struct nsbox_denied_call *ret);
 
@@ -49,6 +50,24 @@ struct observed {
 	struct nsbox_denied_call row[NSBOX_DENIED_MAX];
 };
 void observe_count(struct observed *o, const struct nsbox_denied_call *d);
+
+/* Opens, where they are observed too (nsbox_io.trace): arguments by number, -1 where there is none. */
+struct observe_open {
+	uint32_t nr;
+	int dir, path, flags;
+	bool flags_in_memory; /* at the start of a struct */
+};
+const struct observe_open *observe_open(uint32_t nr);
+void observe_count_open(struct nsbox_trace *t, const char *path, uint32_t flags, uint32_t errnum);
+
+/* What the observer asks of the process inside that tries it (prober.c), and the answer. */
+struct probe_ask {
+	uint32_t number, flags;
+	char path[4096];
+};
+struct probe_told {
+	uint32_t number, errnum;
+};
 
 /* The call that a payload makes when its witness is over: refused by every filter. */
 #define OBSERVE_MARK_NR SYS_mount

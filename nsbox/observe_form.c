@@ -41,7 +41,41 @@ static const struct sock_filter for_payload[] = {
 };
 #define AT_CLONE3 3 /* in both */
 
-_Static_assert(ARRAY_SIZE(for_payload) <= OBSERVE_EXTRA, "the form has room");
+/* Calls that open a file by a name; which of their arguments are the directory, name and flags. */
+static const struct observe_open opens[] = {
+	{ SYS_openat, 0, 1, 2, false },
+	{ SYS_openat2, 0, 1, 2, true },
+#ifdef SYS_open
+	{ SYS_open, -1, 0, 1, false },
+#endif
+};
+
+_Static_assert(ARRAY_SIZE(for_payload) + ARRAY_SIZE(opens) + 4 <= OBSERVE_EXTRA,
+	       "the form has room");
+
+const struct observe_open *observe_open(uint32_t nr)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(opens); i++)
+		if (opens[i].nr == nr)
+			return &opens[i];
+	return NULL;
+}
+
+/* Opens wait for the observer as well; it asks the plan's filter before it lets one go on. */
+static size_t head_of_opens(struct sock_filter *out)
+{
+	const uint8_t n = ARRAY_SIZE(opens);
+	size_t at = 0;
+
+	out[at++] = (struct sock_filter)LOAD(arch);
+	out[at++] = (struct sock_filter)IF(BPF_JEQ, NATIVE_AUDIT_ARCH, 0, n + 2);
+	out[at++] = (struct sock_filter)LOAD(nr);
+	for (uint8_t i = 0; i < n; i++)
+		out[at++] =
+			(struct sock_filter)IF(BPF_JEQ, opens[i].nr, n - 1 - i, i == n - 1 ? 1 : 0);
+	out[at++] = (struct sock_filter)ANSWER(SECCOMP_RET_USER_NOTIF);
+	return at;
+}
 
 static bool is_refusal(const struct sock_filter *f)
 {
@@ -62,9 +96,13 @@ int observe_rewrite(const struct sock_filter *in, size_t n, enum observe_form fo
 {
 	const struct sock_filter *head = form == OBSERVE_INIT ? for_init : for_payload;
 	size_t n_head = form == OBSERVE_INIT ? ARRAY_SIZE(for_init) : ARRAY_SIZE(for_payload);
+	size_t n_opens = 0;
 
-	if (n + n_head > OBSERVE_MAX)
+	if (n + OBSERVE_EXTRA > OBSERVE_MAX)
 		return -E2BIG;
+	if (form == OBSERVE_TRACED)
+		n_opens = head_of_opens(out);
+	out += n_opens;
 	memcpy(out, head, n_head * sizeof(*out));
 	if (!hides_clone3(in, n))
 		out[AT_CLONE3].jt = out[AT_CLONE3].jf;
@@ -72,7 +110,7 @@ int observe_rewrite(const struct sock_filter *in, size_t n, enum observe_form fo
 	for (size_t i = n_head; i < n_head + n; i++)
 		if (is_refusal(&out[i]))
 			out[i].k = SECCOMP_RET_USER_NOTIF;
-	return (int)(n_head + n);
+	return (int)(n_opens + n_head + n);
 }
 
 uint32_t observe_judge(const struct sock_filter *prog, size_t n, const struct seccomp_data *d,
@@ -82,12 +120,35 @@ uint32_t observe_judge(const struct sock_filter *prog, size_t n, const struct se
 	const unsigned first = offsetof(struct seccomp_data, args) / 4;
 
 	*ret = (struct nsbox_denied_call){ .nr = (uint32_t)d->nr, .errnum = EPERM };
+	if (action == SECCOMP_RET_ALLOW)
+		return 0;
 	if ((action & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO && (action & SECCOMP_RET_DATA))
 		ret->errnum = action & SECCOMP_RET_DATA;
 	for (unsigned i = 0; i < 6; i++) /* both halves stand where either was looked at */
 		if (words & (3u << (first + 2 * i)))
 			ret->arg[i] = (uint32_t)d->args[i];
 	return ret->errnum;
+}
+
+void observe_count_open(struct nsbox_trace *t, const char *path, uint32_t flags, uint32_t errnum)
+{
+	char name[NSBOX_TRACE_PATH];
+
+	nsbox_format(name, sizeof(name), "%s", path);
+	for (uint32_t i = 0; i < t->rows; i++) {
+		struct nsbox_trace_row *r = &t->row[i];
+
+		if (r->errnum == errnum && r->flags == flags && !strcmp(r->path, name)) {
+			r->times++;
+			return;
+		}
+	}
+	if (t->rows == NSBOX_TRACE_ROWS) {
+		t->untold++;
+		return;
+	}
+	t->row[t->rows] = (struct nsbox_trace_row){ .errnum = errnum, .flags = flags, .times = 1 };
+	memcpy(t->row[t->rows++].path, name, sizeof(name));
 }
 
 void observe_count(struct observed *o, const struct nsbox_denied_call *d)

@@ -9,6 +9,9 @@
  * could change a mapping. So there is none that says SECCOMP_USER_NOTIF_FLAG_CONTINUE, and whoever
  * took the observer over could not make one.
  *
+ * Where opens are observed as well it has an answer more, that lets a call pass, and sends it for calls that
+ * the plan's filter allows.
+ *
  * After fork: system calls only.
  */
 #include "nsbox/observer.h"
@@ -29,7 +32,7 @@
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
 
-#define OWN_FILTER_MAX 96
+#define OWN_FILTER_MAX 128
 
 static size_t page(void)
 {
@@ -65,12 +68,22 @@ static int write_answers(struct observer_task *t)
 	return 0;
 }
 
+/* Where opens are observed there is one more, the last, for those that the filter allows. */
+static int write_pass(struct observer_task *t)
+{
+	if (t->errnums == OBSERVE_ERRNOS)
+		return -E2BIG;
+	answer_at(t, t->errnums)->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+	t->errnum[t->errnums++] = 0;
+	return write_answers(t);
+}
+
 int observer_prepare(struct observer_task *t)
 {
 	size_t size = (2 * (size_t)OBSERVE_ERRNOS + 1) * page();
 
 	t->errnums = 0;
-	add_errnum(t, EPERM); /* for what should not be: 0 is the first */
+	add_errnum(t, EPERM); /* the first: for what should not be */
 	for (size_t i = 0; i < t->n; i++)
 		if (t->filter[i].code == (BPF_RET | BPF_K) &&
 		    (t->filter[i].k & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO)
@@ -79,7 +92,7 @@ int observer_prepare(struct observer_task *t)
 	if (t->answers == MAP_FAILED)
 		return -errno;
 	t->call = (void *)(t->answers + 2 * (size_t)OBSERVE_ERRNOS * page());
-	return write_answers(t);
+	return t->trace ? write_pass(t) : write_answers(t);
 }
 
 void observer_release(struct observer_task *t)
@@ -140,11 +153,16 @@ static void allow_ioctls(struct own_filter *f, const struct observer_task *t)
 	     (uint32_t)SECCOMP_IOCTL_NOTIF_RECV);
 	allow_address(f, t->call);
 	emit(f, BPF_RET | BPF_K, 0, 0, SECCOMP_RET_KILL_PROCESS);
+	if (t->trace)
+		allow_if(f, (uint32_t)SECCOMP_IOCTL_NOTIF_ID_VALID);
 	kill_unless(f, (uint32_t)SECCOMP_IOCTL_NOTIF_SEND);
 	for (unsigned i = 0; i < t->errnums; i++)
 		allow_address(f, answer_at(t, i));
 	emit(f, BPF_RET | BPF_K, 0, 0, SECCOMP_RET_KILL_PROCESS);
 }
+
+/* Of the callers' memory, of where names begin, and to the prober. */
+static const uint32_t trace_calls[] = { SYS_process_vm_readv, SYS_readlinkat, SYS_read, SYS_write };
 
 static int shut_in(const struct observer_task *t)
 {
@@ -158,6 +176,8 @@ static int shut_in(const struct observer_task *t)
 	allow_if(&f, SYS_nanosleep);
 	allow_if(&f, SYS_restart_syscall);
 	allow_if(&f, SYS_exit_group);
+	for (unsigned i = 0; t->trace && i < ARRAY_SIZE(trace_calls); i++)
+		allow_if(&f, trace_calls[i]);
 	kill_unless(&f, SYS_ioctl);
 	allow_ioctls(&f, t);
 	if (f.n >= OWN_FILTER_MAX)
@@ -172,7 +192,8 @@ static int shut_in(const struct observer_task *t)
 static int leave_owner(const struct observer_task *t)
 {
 	sigset_t all;
-	int r = child_close_others(0, &t->listener, 1);
+	const int keep[] = { t->listener, t->prober };
+	int r = child_close_others(0, keep, ARRAY_SIZE(keep));
 
 	sigfillset(&all);
 	if (r == 0 && (sigprocmask(SIG_SETMASK, &all, NULL) < 0 || setsid() < 0 ||
@@ -215,7 +236,10 @@ static void answer(struct observer_task *t)
 	if (ioctl(t->listener, SECCOMP_IOCTL_NOTIF_RECV, t->call) < 0)
 		return; /* who called has been killed meanwhile */
 	errnum = observe_judge(t->filter, t->n, &t->call->data, &denied);
-	note(t->table, &t->call->data, &denied);
+	if (errnum)
+		note(t->table, &t->call->data, &denied);
+	else if (t->trace && t->table->begun)
+		observer_look(t);
 	while (--i && t->errnum[i] != errnum)
 		;
 	answer_at(t, i)->id = t->call->id;

@@ -8,6 +8,8 @@
 struct observer_task {
 	int listener;
 	struct observed *table;
+	int prober;			  /* who tries opens, or -1 */
+	struct nsbox_trace *trace;	  /* NULL: opens are not observed */
 	const struct sock_filter *filter; /* the plan's, not the form that is loaded */
 	size_t n;
 	/* observer_prepare() */
@@ -19,6 +21,8 @@ struct observer_task {
 
 int observer_prepare(struct observer_task *t);
 void observer_release(struct observer_task *t);
+/* observer_open.c: see what the call is about to open, and what comes of trying it. */
+void observer_look(struct observer_task *t);
 _Noreturn void observer_main(struct observer_task *t);
 
 #endif

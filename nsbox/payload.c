@@ -448,7 +448,7 @@ static int lock_down(struct child *c, const struct blob *exec, struct payload_fd
 	if (r == 0)
 		r = enter_cwd(c, exec, err);
 	if (r == 0)
-		r = c->observe ? payload_filter_observed(c, fds->channel, err)
+		r = c->observe ? payload_filter_observed(c, fds->channel, fds->traced, err)
 			       : payload_filter(c, err);
 	if (r == 0 && !left_out(WITNESS))
 		r = witness_run(c, &rep, err);

@@ -52,6 +52,8 @@ struct exec {
 	bool disk_full; /* when it had ended */
 	uint32_t watch_kills;
 	struct observed *observed; /* what its observer counts, or NULL */
+	struct nsbox_trace *trace; /* its caller's file, mapped, or NULL */
+	int prober;		   /* until the observer has it, or -1 */
 	struct cgroup_usage before;
 	struct nsbox_error start_error; /* the program did not start */
 };
@@ -130,6 +132,9 @@ int stop_signal(struct nsbox_sandbox *sb, const struct exec *ex, int signal, boo
  * collect one that has ended; end all; and put what was counted into a result.
  */
 int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struct nsbox_error *err);
+/* Map the caller's file, and make the pair between observer and prober (prober.c). */
+int observe_trace(struct nsbox_sandbox *sb, struct exec *ex, int file, int *ret_prober,
+		  struct nsbox_error *err);
 void observe_ended(struct nsbox_sandbox *sb, uint32_t id);
 void observe_end_all(struct nsbox_sandbox *sb);
 void observe_forget(struct exec *ex);

@@ -76,7 +76,8 @@ static void add_limits(struct json_object *list, const struct nsbox_result *r)
 	}
 }
 
-struct json_object *denials_json(const struct egress_log *network, const struct nsbox_result *r)
+struct json_object *denials_json(const struct egress_log *network, const struct nsbox_result *r,
+				 const struct trace_file *trace)
 {
 	struct json_object *list = egress_log_denials(network);
 
@@ -85,5 +86,6 @@ struct json_object *denials_json(const struct egress_log *network, const struct 
 	if (r->denied_untold)
 		json_object_array_add(list, rest_json(r->denied_untold));
 	add_limits(list, r);
+	trace_file_tell(trace, list);
 	return list;
 }

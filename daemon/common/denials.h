@@ -6,8 +6,10 @@
 #include <nsbox/sandbox.h>
 
 #include "daemon/common/egress_log.h"
+#include "daemon/common/trace_file.h"
 
-/* Connections and names, then system calls, then limits. Never NULL but for want of memory. */
-struct json_object *denials_json(const struct egress_log *network, const struct nsbox_result *r);
+/* Connections and names, then system calls, then files, then limits. Never NULL but for want of memory. */
+struct json_object *denials_json(const struct egress_log *network, const struct nsbox_result *r,
+				 const struct trace_file *trace);
 
 #endif

@@ -19,7 +19,7 @@
 
 #define WIRE_MAGIC	 UINT32_C(0x31727773) /* "swr1" */
 #define WIRE_OUTPUTS_MAX 16
-#define WIRE_FDS_MAX	 6
+#define WIRE_FDS_MAX	 7
 
 enum wire_kind {
 	WIRE_NEW =
@@ -56,7 +56,8 @@ enum wire_io {
 	WIRE_IO_ERR = 1 << 2,
 	WIRE_IO_REQUEST = 1 << 3,
 	WIRE_IO_RESULT = 1 << 4,
-	WIRE_IO_ALL = (1 << 5) - 1
+	WIRE_IO_TRACE = 1 << 5,
+	WIRE_IO_ALL = (1 << 6) - 1
 };
 
 /* Which descriptors come with WIRE_FILES, in this order. */

@@ -124,6 +124,7 @@ void job_unref(struct job *j)
 	free(j->reply);
 	free(j->receipt);
 	egress_log_done(&j->network);
+	trace_file_close(&j->trace);
 	free(j);
 }
 
@@ -399,6 +400,9 @@ static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
 		r = capture_pipe(&j->err, j->sv->loop, lim->stderr_max, &io->err, err);
 	if (r == 0 && j->kind == JOB_PYTHON)
 		r = capture_pipe(&j->result, j->sv->loop, lim->result_max, &io->result, err);
+	if (r == 0 && j->spec->trace)
+		r = trace_file_open(&j->trace, err);
+	io->trace = j->trace.table ? j->trace.fd : -1;
 	return r;
 }
 
@@ -480,7 +484,7 @@ static int encode_exec(struct job *j, int *ret_fd, struct nsbox_error *err)
 
 static int send_exec(struct job *j, const struct nsbox_io *io, struct nsbox_error *err)
 {
-	const int have[] = { io->in, io->out, io->err, io->request, io->result };
+	const int have[] = { io->in, io->out, io->err, io->request, io->result, io->trace };
 	struct wire_request q = { .kind = WIRE_EXEC, .sandbox = sandbox_of(j), .exec = j->number };
 	auto_close int blob = -1;
 	int fds[WIRE_FDS_MAX], r;

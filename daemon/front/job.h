@@ -7,6 +7,7 @@
 
 #include "daemon/common/compile.h"
 #include "daemon/common/pycall.h"
+#include "daemon/common/trace_file.h"
 #include "daemon/front/capture.h"
 #include "daemon/front/compiler.h"
 #include "daemon/front/feed.h"
@@ -102,6 +103,7 @@ struct job {
 	struct feed feed; /* of an interactive one */
 	struct outputs outputs;
 	struct egress_log network; /* used: the plan grants one */
+	struct trace_file trace;
 	struct wire_output *rules;
 	uint32_t n_rules;
 	struct loop_timer backstop;

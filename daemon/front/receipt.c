@@ -128,7 +128,7 @@ static int put_all(struct json_object *o, const struct job *j)
 	put_asked(o, j);
 	put_host(o, &j->sv->host);
 	put_end(o, j);
-	r = json_put(o, "denials", denials_json(&j->network, &j->res));
+	r = json_put(o, "denials", denials_json(&j->network, &j->res, NULL));
 	if (r == 0)
 		r = job_put_held(o, j);
 	if (r == 0 && j->network.used)

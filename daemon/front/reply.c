@@ -236,6 +236,19 @@ static int put_end(struct json_object *reply, const struct job *j)
 	return json_put(reply, "notes", notes);
 }
 
+/* Names in them are the program's, and may hold what it was given. */
+static struct json_object *shown_denials(const struct job *j)
+{
+	struct json_object *all = denials_json(&j->network, &j->res, &j->trace);
+	struct json_object *shown;
+
+	if (!job_redacts(j))
+		return all;
+	shown = redact_json(j->inputs.hidden, j->inputs.n_hidden, all);
+	json_object_put(all);
+	return shown ? shown : json_object_new_array();
+}
+
 static int put_run(struct json_object *reply, const struct job *j)
 {
 	int r = put_outcome(reply, j);
@@ -247,7 +260,7 @@ static int put_run(struct json_object *reply, const struct job *j)
 	if (r == 0)
 		r = put_end(reply, j);
 	if (r == 0)
-		r = json_put(reply, "denials", denials_json(&j->network, &j->res));
+		r = json_put(reply, "denials", shown_denials(j));
 	if (r == 0)
 		r = job_put_held(reply, j);
 	if (r == 0 && j->network.used)

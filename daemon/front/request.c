@@ -514,6 +514,7 @@ static int take_session(struct json_reader *r, struct json_object *v, const stru
 	{ "secrets",         take_secrets,      AT(own), .nullable = true },                      \
 	{ "user_config",     json_take_object,  AT(config), .nullable = true },                   \
 	{ "redact",          json_take_bool,    AT(redact) },                                     \
+	{ "trace",           json_take_bool,    AT(trace) },                                      \
 	{ "cwd",             json_take_string,  AT(cwd), .min = 1, .max = 255, .nullable = true }, \
 	{ "operator",        json_take_bool,    AT(as_operator) },                                   \
 	{ "priority",        json_take_choice,  AT(priority), .choices = job_priority_names },    \

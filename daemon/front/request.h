@@ -49,6 +49,7 @@ struct job_spec {
 	struct json_object *config; /* values of other parameters, NULL: none */
 	char *without;		    /* the request without its secrets; NULL: it had none */
 	bool redact;
+	bool trace;		  /* tell which files it could not open */
 	bool tty, as_operator;	  /* as_operator: the caller vouches for raw system call names */
 	bool interactive;	  /* events at once, standard input as it comes */
 	char *session_id;	  /* NULL: a sandbox of its own */

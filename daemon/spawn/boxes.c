@@ -190,7 +190,7 @@ static int on_exec(struct spawn *s, struct box *b, const struct wire_request *q,
 		   unsigned n, struct nsbox_error *err)
 {
 	struct nsbox_io io = NSBOX_IO_NONE;
-	int *const ends[] = { &io.in, &io.out, &io.err, &io.request, &io.result };
+	int *const ends[] = { &io.in, &io.out, &io.err, &io.request, &io.result, &io.trace };
 	struct box_exec *place = find_exec(b, 0);
 	struct nsbox_error why = { 0 };
 	unsigned next = 1;

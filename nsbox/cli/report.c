@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/common/denials.h"
 #include "daemon/common/result_json.h"
 #include "daemon/common/text.h"
 #include "nsbox/cli/cli.h"
@@ -107,7 +106,7 @@ static struct json_object *report_json(const struct report *rep)
 	json_object_object_add(o, "policy_sha256", str(rep->policy_digest));
 	add_grants(o, rep->policy);
 	json_put(o, "network", egress_log_json(rep->egress, true));
-	json_put(o, "denials", denials_json(rep->egress, r));
+	json_put(o, "denials", json_object_get(rep->denials));
 	result_put_held(o, &held);
 	if (rep->outputs)
 		json_object_object_add(o, "outputs", json_object_get(rep->outputs));
@@ -146,6 +145,23 @@ static void print_refused(const struct nsbox_policy *p)
 			fprintf(stderr, "refused   %s: %s: %s\n", g.pointer, g.value, g.refused);
 }
 
+/* As JSON strings: names are the program's, and this may be a terminal. */
+static void print_denials(struct json_object *list)
+{
+	for (size_t i = 0; i < json_object_array_length(list); i++) {
+		struct json_object *d = json_object_array_get_idx(list, i);
+		struct json_object *pointer = json_object_object_get(d, "pointer");
+
+		fprintf(stderr, "denied    %s: %s",
+			json_object_get_string(json_object_object_get(d, "layer")),
+			json_object_to_json_string_ext(json_object_object_get(d, "name"),
+						       JSON_C_TO_STRING_NOSLASHESCAPE));
+		fprintf(stderr, ", %s times%s%s\n",
+			json_object_get_string(json_object_object_get(d, "times")),
+			pointer ? "; see " : "", pointer ? json_object_get_string(pointer) : "");
+	}
+}
+
 void report_print(const struct report *rep)
 {
 	const struct nsbox_result *r = rep->result;
@@ -163,6 +179,7 @@ void report_print(const struct report *rep)
 	fprintf(stderr, "%llu KiB, by %s\n", (unsigned long long)r->memory_limit / 1024,
 		cgroup_names[r->cgroup_kind % 3]);
 	print_refused(rep->policy);
+	print_denials(rep->denials);
 	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
 		bool on = r->enforced & NSBOX_LAYER_BIT(i);
 		const char *ev = on ? evidence_of(r, i) : NULL;

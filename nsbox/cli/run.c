@@ -17,6 +17,7 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
+#include "daemon/common/denials.h"
 #include "daemon/common/pycall.h"
 #include "nsbox/cli/cli.h"
 #include "nsbox/plan_build.h"
@@ -59,6 +60,7 @@ static int load_manifest(struct run *c, struct nsbox_error *err)
 	r = nsbox_manifest_parse(text, len, &c->manifest, err);
 	if (r < 0)
 		nsbox_error_prefix(err, "%s", file);
+	c->manifest_text = take_ptr(&text);
 	return r;
 }
 
@@ -466,6 +468,8 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 	struct nsbox_io io;
 	int r = connect_stdio(c, t, err);
 
+	if (r == 0 && c->opt->trace)
+		r = trace_file_open(&c->trace, err);
 	if (r == 0)
 		r = run_egress_start(&c->egress, c->plan, c->opt->egress_servers, err);
 	if (r == 0)
@@ -481,7 +485,7 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 	ex.env = all;
 	c->relay.sb = c->sb;
 	c->relay.egress = &c->egress;
-	io = (struct nsbox_io){ t->in, t->out, t->err, c->request, t->result };
+	io = (struct nsbox_io){ t->in, t->out, t->err, c->request, t->result, c->trace.fd };
 	return nsbox_sandbox_exec(c->sb, &ex, &io, NULL, err);
 }
 
@@ -597,10 +601,16 @@ static int report(struct run *c, struct nsbox_error *err)
 		.note = c->note[0] ? c->note : NULL,
 		.egress = &c->egress.log,
 	};
+	int r = 0;
 
+	rep.denials = denials_json(&c->egress.log, &c->result, &c->trace);
+	run_explain_denials(c, rep.denials);
 	if (c->opt->verbose)
 		report_print(&rep);
-	return c->opt->result ? report_write(&rep, c->opt->result, err) : 0;
+	if (c->opt->result)
+		r = report_write(&rep, c->opt->result, err);
+	json_object_put(rep.denials);
+	return r;
 }
 
 static int exit_status(const struct run *c)
@@ -618,12 +628,14 @@ void run_done(struct run *c)
 	if (c->result.cgroup_kind != NSBOX_CGROUP_NONE)
 		nsbox_sweep();
 	run_egress_done(&c->egress);
+	trace_file_close(&c->trace);
 	relay_done(&c->relay);
 	pycall_outcome_done(&c->outcome);
 	json_object_put(c->params);
 	json_object_put(c->outputs);
 	json_object_put(c->changes);
 	free(c->code);
+	free(c->manifest_text);
 	free(c->cwd);
 	run_env_free(c->env);
 	inputs_done(&c->inputs);

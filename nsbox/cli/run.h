@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "daemon/common/pycall.h"
+#include "daemon/common/trace_file.h"
 #include "nsbox/cli/egress.h"
 #include "nsbox/cli/inputs.h"
 
@@ -32,7 +33,7 @@ struct run_options {
 	struct cli_inputs inputs;
 	uint64_t timeout_ms;
 	int tty; /* -1: where stdin and stdout are terminals */
-	bool verbose, changes;
+	bool verbose, changes, trace;
 	char **argv;
 };
 
@@ -78,7 +79,8 @@ struct run {
 	const struct run_options *opt;
 	struct nsbox_host host;
 	struct nsbox_manifest *manifest;
-	bool is_default; /* there was none */
+	bool is_default;     /* there was none */
+	char *manifest_text; /* NULL: there was none */
 	struct nsbox_policy *policy;
 	struct nsbox_policy_limits limits;
 	char digest[65];
@@ -109,6 +111,7 @@ struct run {
 	struct json_object *outputs;
 	struct json_object *changes;
 	int restore; /* what --restore named, past its header, or -1 */
+	struct trace_file trace;
 };
 
 /* Inside path of a skill: by its manifest's name, else its directory's. */
@@ -128,6 +131,8 @@ int run_make_files(struct run *c, struct nsbox_error *err);
 /* --restore: open it, before the sandbox is made; --changes, --commit, --save (run_upper.c). */
 int run_open_restore(struct run *c, struct nsbox_error *err);
 int run_upper(struct run *c, struct nsbox_error *err);
+/* --trace: what in the manifest would allow what was refused (run_trace.c). */
+void run_explain_denials(const struct run *c, struct json_object *list);
 /* The outputs into --output (run_outputs.c). */
 int run_collect(struct run *c, struct nsbox_error *err);
 /* The same as a file stream; *ret_fd -1 where there is nothing to collect. */
@@ -151,6 +156,7 @@ struct report {
 	struct json_object *changes;  /* borrowed, may be NULL */
 	const char *note;	      /* NULL: none */
 	const struct egress_log *egress;
+	struct json_object *denials; /* borrowed */
 };
 
 int report_write(const struct report *rep, const char *path, struct nsbox_error *err);

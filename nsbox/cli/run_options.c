@@ -117,6 +117,12 @@ static int set_verbose(void *ctx, const char *v)
 	return 0;
 }
 
+static int set_trace(void *ctx, const char *v)
+{
+	((struct run_options *)ctx)->trace = true;
+	return 0;
+}
+
 static int set_changes(void *ctx, const char *v)
 {
 	((struct run_options *)ctx)->changes = true;
@@ -161,6 +167,7 @@ static const struct option_row rows[] = {
 	  set_egress_banned },
 	{ "egress-dns", 0, "ADDRESS[:PORT],...", "name servers (default: those of resolv.conf)",
 	  set_egress_servers },
+	{ "trace", 0, NULL, "tell which files it could not open, with --result (slow)", set_trace },
 	{ "verbose", 'v', NULL, "print what was enforced", set_verbose },
 	{ NULL, 0, NULL, NULL, NULL },
 };

@@ -4,11 +4,13 @@
 
 import copy
 import os
+import signal
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import cli, service, tap
+from nsboxtest import cli, leftovers, service, tap
 
 # The result of a call by number or of an act, as an errno by name.
 ACTS = r"""
@@ -137,5 +139,92 @@ def test_daemon(t):
         run.service.stop()
 
 
+# ---------------------------------------------------------------- files
+
+OPENS = r"""
+import errno, os
+def opens(ask=""):
+    out = []
+    os.makedirs("ro", exist_ok=True)
+    for path, flags in (("/nowhere/x", os.O_RDONLY), ("here", os.O_RDONLY), ("new", os.O_CREAT | os.O_WRONLY),
+                        ("/usr/new", os.O_CREAT | os.O_WRONLY), ("/.nsbox/witness", os.O_RDONLY),
+                        ("/usr/bin/env", os.O_WRONLY), ("/etc/passwd", os.O_RDONLY), ("ro/x", os.O_CREAT | os.O_WRONLY)):
+        try:
+            os.close(os.open(path, flags))
+            out.append("done")
+        except OSError as e:
+            out.append(errno.errorcode[e.errno])
+    return " ".join(out)
+"""
+MET = "ENOENT ENOENT done EROFS EACCES EACCES done EROFS"
+TOLD = {("open", "/nowhere/x", "ENOENT"), ("open", "here", "ENOENT"), ("write", "/usr/new", "EROFS"),
+        ("open", "/.nsbox/witness", "EACCES"), ("write", "/usr/bin/env", "EACCES"), ("write", "ro/x", "EROFS")}
+FROZEN = {"filesystem": {"readOnly": ["${work}/ro"]}}
+
+
+def told(denials):
+    """What is said of names that the test opens, those in the working directory without it."""
+    names = {n for _, n, _ in TOLD} | {"new", "/etc/passwd"}
+    rows = {(d["what"], d["name"].replace("/workspace/", ""), d["error"]): d for d in denials if d["layer"] == "files"}
+    return {k: d for k, d in rows.items() if k[1] in names}
+
+
+def trace_by_cli(manifest, *options):
+    done = cli.run("python3", "-c", OPENS + "print(opens())", manifest=manifest, options=["--put", "/etc/hostname:ro/y", *options])
+    return done.out.strip() or repr(done), done.report["denials"]
+
+
+def test_trace_cli(t):
+    met, denials = trace_by_cli(FROZEN)
+    t.equal((met, denials), (MET, []), "without --trace no file is told of")
+    met, denials = trace_by_cli(FROZEN, "--trace")
+    rows = told(denials)
+    t.equal(met, MET, "with it the program sees the same")
+    t.equal(set(rows), TOLD, "and what it could not open is told")
+    change = rows[("write", "ro/x", "EROFS")]
+    t.equal((change["pointer"], change["op"]), ("/filesystem/readOnly/0", "remove"), "with what would allow it")
+    t.equal(rows[("write", "/usr/new", "EROFS")]["pointer"], None, "or that nothing would")
+    met, denials = trace_by_cli({}, "--trace")
+    t.equal((met.split()[-1], ("write", "ro/x", "EROFS") in told(denials)), ("done", False), "which it does")
+
+
+def test_trace_daemon(t):
+    daemon = service.Daemon()
+    try:
+        body = {"code": OPENS, "function_name": "opens", "params": {}, "manifest": {**cli.MINIMAL, **FROZEN},
+                "files": [{"path": "ro/y", "content_base64": ""}]}
+        _, answer = daemon.ask("POST", "/v1/execute/python-function", body)
+        t.equal((answer.get("data"), answer["denials"]), (MET, []), "daemon: without trace no file is told of")
+        secret = {"secrets": [{"name": "KEY", "source": "request", "inject": "env", "description": "test"}]}
+        _, answer = daemon.ask("POST", "/v1/execute/python-function", {**body, "trace": True})
+        t.equal((answer.get("data"), set(told(answer["denials"]))), (MET, TOLD), "daemon: with it the same is met, and told")
+        t.ok(all(d["ask"].split()[0] == d["what"] for d in told(answer["denials"]).values()), "daemon: with the question to ask")
+        _, receipt = daemon.ask("GET", "/v1/receipts/" + answer["receipt_id"])
+        t.equal(receipt["denials"], [], "daemon: names of files are in no receipt")
+        _, answer = daemon.ask("POST", "/v1/execute/command", {
+            "argv": ["cat", "/nowhere/hunter2xyz"], "trace": True, "redact": True, "secrets": {"KEY": "hunter2xyz"},
+            "manifest": {**cli.MINIMAL, **secret}})
+        names = [d["name"] for d in answer.get("denials", ()) if d["name"].startswith("/nowhere")]
+        t.equal(names, ["/nowhere/***"], "daemon: a secret in a name is redacted")
+    finally:
+        daemon.stop()
+
+
+def test_observer_killed(t):
+    """Calls that wait for an observer that has gone fail, those that the filter would allow too."""
+    program = "read x; cat /etc/passwd; echo $?"
+    for options in ([], ["--trace"]):
+        child = subprocess.Popen(cli.command("sh", "-c", "echo on; " + program, options=["--no-tty", *options]), text=True,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        t.equal(child.stdout.readline(), "on\n", "the program runs")
+        found = [pid for (pid, _), name in leftovers.descendants(child.pid).items() if name == "nsbox-observer"]
+        t.equal(len(found), 1, "and has one observer")
+        os.kill(found[0], signal.SIGKILL)
+        tap.wait_until(lambda: not [n for n in leftovers.descendants(child.pid).values() if n == "nsbox-observer"], 60)
+        out, _ = child.communicate("\n", timeout=60)
+        good = out.endswith("\n0\n") and "root:" in out
+        t.ok(good != bool(options), "what it only refuses goes on without it" if not options else "what it looks at does not", out)
+
+
 if __name__ == "__main__":
-    sys.exit(tap.run([test_cli, test_daemon]))
+    sys.exit(tap.run([test_cli, test_daemon, test_trace_cli, test_trace_daemon, test_observer_killed]))

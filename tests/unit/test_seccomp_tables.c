@@ -320,6 +320,15 @@ static void judge_observed(size_t k, const struct row *r, const char *where, int
 	    (r->action & SECCOMP_RET_DATA))
 		ck_assert_uint_eq(observe_judge(p->insn, p->n, &d, &told),
 				  r->action & SECCOMP_RET_DATA);
+	if (k != INIT) { /* traced: opens as well, and nothing else */
+		bool opens = observe_open(r->nr) && r->audit == archs[SECCOMP_ARCH_NATIVE].audit;
+
+		n = observe_rewrite(p->insn, p->n, OBSERVE_TRACED, form);
+		ck_assert_int_gt(n, 0);
+		ck_assert_ptr_null(bpf_sim_check(form, (size_t)n));
+		ck_assert_uint_eq(bpf_sim_run(form, (size_t)n, &d),
+				  opens ? SECCOMP_RET_USER_NOTIF : observed_action(k, r));
+	}
 	name = call_name(r->nr, SECCOMP_ARCH_NATIVE, buf, sizeof(buf));
 	if (name && !kinds[k].extra && r->audit == archs[SECCOMP_ARCH_NATIVE].audit)
 		ck_assert_msg(denied_judge(name, arg, traits[k]) ==

@@ -48,8 +48,31 @@ struct nsbox_io {
 	int in, out, err;
 	int request; /* read end, becomes 3 inside */
 	int result;  /* write end, becomes 4 inside */
+	int trace;   /* a file of sizeof(struct nsbox_trace), or 0 or -1 */
 };
-#define NSBOX_IO_NONE ((struct nsbox_io){ -1, -1, -1, -1, -1 })
+#define NSBOX_IO_NONE ((struct nsbox_io){ -1, -1, -1, -1, -1, -1 })
+
+/*
+ * Files that a program tried to open and could not, for an exec with nsbox_io.trace in a sandbox that
+ * observes. Each open waits until a process inside, with the program's rights, has tried the same:
+ * slow, and only a hint, since names can change between the two. Written while the program runs;
+ * paths are the program's, cut where they are longer.
+ */
+#define NSBOX_TRACE_ROWS 256
+#define NSBOX_TRACE_PATH 240
+struct nsbox_trace_row {
+	uint32_t errnum;
+	uint32_t flags; /* of open(2) */
+	uint64_t times;
+	char path[NSBOX_TRACE_PATH]; /* NUL-terminated */
+};
+struct nsbox_trace {
+	uint32_t observed; /* 1: opens were seen */
+	uint32_t rows;
+	uint64_t opens;	 /* all that were seen */
+	uint64_t untold; /* that failed beyond those rows */
+	struct nsbox_trace_row row[NSBOX_TRACE_ROWS];
+};
 
 /* ------------------------------------------------------------------ how it ended */
 
