@@ -103,8 +103,8 @@ class ByDaemon:
         return answer.get("data") or repr(answer), answer.get("denials")
 
 
-def check(t, run, by):
-    for act, manifest, error, call, pointer, value in ROWS:
+def check(t, run, by, rows):
+    for act, manifest, error, call, pointer, value in rows:
         got, denials = run(act, manifest)
         t.equal(got, error, "%s: %s is refused" % (by, act))
         found = [d for d in denials or () if d["layer"] == "seccomp" and d["name"] == call]
@@ -118,14 +118,14 @@ def check(t, run, by):
 
 
 def test_cli(t):
-    check(t, by_cli, "cli")
+    check(t, by_cli, "cli", ROWS)
     t.equal(by_cli("getpid", {}), ("done", []), "what is not refused is not told")
 
 
 def test_daemon(t):
     run = ByDaemon()
     try:
-        check(t, run, "daemon")
+        check(t, run, "daemon", ROWS[::2])
         _, answer = run.service.ask("POST", "/v1/execute/command",
                                     {"argv": ["python3", "-c", PROGRAM, "shm"], "session_id": "one"})
         first = answer["receipt_id"]
