@@ -169,6 +169,15 @@ static const char *decimal(char buf[24], uint64_t v)
 	return buf;
 }
 
+static void count_denials(struct metrics *m, const struct job *j)
+{
+	m->counter[METRIC_CALLS_REFUSED] += j->res.denied_untold;
+	for (uint32_t i = 0; i < j->res.denied_calls && i < NSBOX_DENIED_MAX; i++)
+		m->counter[METRIC_CALLS_REFUSED] += j->res.denied[i].times;
+	for (size_t i = 0; i < j->network.n_denials; i++)
+		m->counter[METRIC_NETWORK_REFUSED] += j->network.denials[i].times;
+}
+
 void evidence_ended(struct front *f, const struct job *j)
 {
 	struct metrics *m = &f->metrics;
@@ -183,6 +192,7 @@ void evidence_ended(struct front *f, const struct job *j)
 		metrics_observe(m, METRIC_H_SETUP, j->res.setup_us);
 	if (j->res.wall_us)
 		metrics_observe(m, METRIC_H_RUN, j->res.wall_us);
+	count_denials(m, j);
 	m->counter[METRIC_WITNESS] +=
 		j->res.witness_tried != j->res.witness_held || j->error.code == NSBOX_E_SANDBOX;
 	log_line(6, "job", "id", j->id, "workspace", j->workspace, "cause", job_cause(j), "status",

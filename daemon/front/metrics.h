@@ -17,7 +17,9 @@
 	X(COMMITS, "nsbox_journal_commits_total", "Transactions of the journal.")                 \
 	X(DURABLE, "nsbox_journal_syncs_total", "Of these, those that waited for the disk.")      \
 	X(AUDIT, "nsbox_audit_lines_total", "Lines written to the audit.")                        \
-	X(WITNESS, "nsbox_witness_failures_total", "Runs ended because a layer did not hold.")
+	X(WITNESS, "nsbox_witness_failures_total", "Runs ended because a layer did not hold.")    \
+	X(CALLS_REFUSED, "nsbox_denied_calls_total", "System calls that runs were refused.")      \
+	X(NETWORK_REFUSED, "nsbox_denied_network_total", "Connections and names that runs were refused.")
 
 #define METRIC_HISTOGRAMS(X)                                                                      \
 	X(WAIT, "nsbox_queue_wait_seconds", "From being taken to its start.")                     \

@@ -135,6 +135,10 @@ def test_daemon(t):
         t.equal(answer["denials"], [], "and not another's")
         _, receipt = run.service.ask("GET", "/v1/receipts/" + first)
         t.equal([d["name"] for d in receipt["denials"]], ["shmget"], "the receipt has them")
+        text = run.service.ask("GET", "/metrics")[1]
+        counts = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        t.ok(int(counts["nsbox_denied_calls_total"]) >= 4 and counts["nsbox_denied_network_total"] == "0",
+             "and they are counted", repr(counts))
     finally:
         run.service.stop()
 
