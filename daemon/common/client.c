@@ -165,3 +165,51 @@ int client_request(const char *socket_path, const char *method, const char *path
 	*ret_len = a.len - at;
 	return 0;
 }
+
+/* The head, and then what is for the caller; the end of the connection is the end. */
+static int read_lines(FILE *from, void (*line)(void *ctx, int status, const char *text), void *ctx,
+		      struct nsbox_error *err)
+{
+	auto_free char *text = NULL;
+	size_t cap = 0;
+	ssize_t n;
+	int status = 0;
+	bool head = true;
+
+	while ((n = getline(&text, &cap, from)) > 0) {
+		text[strcspn(text, "\r\n")] = 0;
+		if (!status)
+			status = status_of(text);
+		if (!status)
+			return nsbox_fail(err, NSBOX_E_PROTOCOL, 0,
+					  "the service's answer is not HTTP");
+		if (!head)
+			line(ctx, status, text);
+		head = head && *text;
+	}
+	return head ? nsbox_fail(err, NSBOX_E_PROTOCOL, 0, "the service's answer broke off") : 0;
+}
+
+int client_lines(const char *socket_path, const char *path,
+		 void (*line)(void *ctx, int status, const char *text), void *ctx,
+		 struct nsbox_error *err)
+{
+	auto_close int fd = -1;
+	char head[512];
+	FILE *from;
+	int n, r = connect_to(socket_path, &fd, err);
+
+	if (r < 0)
+		return r;
+	/* 1.0: without chunks. */
+	n = snprintf(head, sizeof(head), "GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n", path);
+	if ((size_t)n >= sizeof(head) || send_all(fd, head, (size_t)n) < 0)
+		return nsbox_fail(err, NSBOX_E_IO, EPIPE, "send the request");
+	from = fdopen(fd, "r");
+	if (!from)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "read the answer");
+	fd = -1;
+	r = read_lines(from, line, ctx, err);
+	fclose(from);
+	return r;
+}

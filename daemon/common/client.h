@@ -15,4 +15,12 @@ int client_request(const char *socket_path, const char *method, const char *path
 		   size_t len, int *ret_status, char **ret_body, size_t *ret_len,
 		   struct nsbox_error *err);
 
+/*
+ * GET a path whose answer comes little by little: each line of its body, without its end, as it
+ * comes. Failures are as above.
+ */
+int client_lines(const char *socket_path, const char *path,
+		 void (*line)(void *ctx, int status, const char *text), void *ctx,
+		 struct nsbox_error *err);
+
 #endif

@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "nsbox/cli/job_files.h"
+#include "nsbox/cli/job_logs.h"
 #include "nsbox/cli/job_request.h"
+#include "nsbox/cli/progress.h"
 #include "nsbox/util.h"
 
 static int write_outputs(struct json_object *result, const struct job_options *o)
@@ -38,12 +40,16 @@ static int submit(int argc, char **argv, const char *usage, bool wait)
 		r = cli_usage("--output is for `job run`, `show` and `wait`: a job has none yet");
 	else
 		r = job_build(&o, argv + optind, wait, body);
-	if (r == 0)
+	if (r == 0) {
+		pid_t progress = progress_start(o.json || !wait, "running");
+
 		r = job_ask(&o, "POST",
 			    !wait      ? "/v1/jobs"
 			    : o.python ? "/v1/execute/python-function"
 				       : "/v1/execute/command",
 			    body, &a);
+		progress_stop(progress);
+	}
 	if (r == 0 && wait)
 		r = write_outputs(a.body, &o);
 	if (r == 0 && !o.json) {
@@ -190,12 +196,25 @@ static int job_wait(int argc, char **argv)
 	return r;
 }
 
+static int job_logs(int argc, char **argv)
+{
+	struct job_options o = { 0 };
+	char path[128];
+	int r = cli_options(argc, argv, "nsbox job logs [OPTION...] ID", job_socket_rows, &o);
+
+	if (r >= 0)
+		return r;
+	r = job_path(argv + optind, path);
+	return r == 0 ? job_logs_print(o.socket, path) : r;
+}
+
 static const struct command verbs[] = {
 	{ "run", job_run, "run and wait: print its output and value, exit with its status" },
 	{ "submit", job_submit, "put it into the queue and print its id" },
 	{ "list", job_list, "jobs that the daemon remembers" },
 	{ "show", job_show, "state and result of a job" },
 	{ "wait", job_wait, "wait for a job's end: as run from then on" },
+	{ "logs", job_logs, "what a job writes, as it writes it, until its end" },
 	{ "cancel", job_cancel, "end a job" },
 	{ NULL, NULL, NULL },
 };

@@ -4,50 +4,15 @@
  * command's output is printed and its exit status is ours.
  */
 #include <json-c/json.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "nsbox/cli/job_request.h"
+#include "nsbox/cli/progress.h"
 #include "nsbox/cli/session_files.h"
 #include "nsbox/cli/session_snapshot.h"
 #include "nsbox/util.h"
-
-/* ------------------------------------------------------------------ progress */
-
-/* How long it has been, on a terminal. A process of its own: we wait for the answer. */
-static pid_t progress_start(const struct job_options *o, const char *what)
-{
-	const struct timespec tick = { 0, 200000000 };
-	uint64_t began = monotonic_us();
-	pid_t pid;
-
-	if (o->json || !isatty(STDERR_FILENO))
-		return 0;
-	fflush(NULL);
-	pid = fork();
-	if (pid)
-		return pid > 0 ? pid : 0;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	for (;;) {
-		nanosleep(&tick, NULL);
-		fprintf(stderr, "\r\033[Knsbox: %s, %.1f s", what,
-			(double)(monotonic_us() - began) / 1000000);
-	}
-}
-
-static void progress_stop(pid_t pid)
-{
-	if (!pid)
-		return;
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	fprintf(stderr, "\r\033[K");
-}
 
 /* ------------------------------------------------------------------ verbs */
 
@@ -113,7 +78,7 @@ static int session_create(int argc, char **argv)
 	body = json_object_new_object();
 	r = session_build(&o, body);
 	if (r == 0) {
-		pid = progress_start(&o, "making the session");
+		pid = progress_start(o.json, "making the session");
 		r = job_ask(&o, "POST", "/v1/sessions", body, &a);
 		progress_stop(pid);
 	}
@@ -142,7 +107,7 @@ static int session_exec(int argc, char **argv)
 	body = json_object_new_object();
 	r = job_build(&o, argv, true, body);
 	if (r == 0) {
-		pid = progress_start(&o, "running");
+		pid = progress_start(o.json, "running");
 		r = job_ask(&o, "POST", "/v1/execute/command", body, &a);
 		progress_stop(pid);
 	}

@@ -8,6 +8,7 @@ NSBOX_BIG_MB: how large a large result is (default 6); `make soak` tries 50.
 import base64
 import json
 import os
+import pty
 import re
 import shutil
 import subprocess
@@ -45,7 +46,7 @@ class Described:
 
     def find(self, path):
         for template in self.doc["paths"]:
-            if re.fullmatch(template.replace("{id}", "[^/]+").replace("{path}", ".*"), path):
+            if re.fullmatch(template.replace("{id}", "[^/]+").replace("{path}", ".*").replace("{name}", ".+"), path):
                 return template
         return None
 
@@ -75,7 +76,7 @@ def test_tables(t, daemon):
     for method, path, rest in re.findall(r'\{ "(GET|POST|PUT|PATCH|DELETE)", "([^"]+)", \w+, (.*?) \}', source):
         suffix = re.search(r'"(/[^"]*)"', rest)
         routes.add((method.lower(), path + ("{id}" if rest.startswith("true") else "") + (suffix.group(1) if suffix else "") +
-                    ("{path}" if rest.endswith("true") and suffix else "")))
+                    ("{path}" if rest.endswith("true") and suffix else "") + ("{name}" if ".all" in rest else "")))
     described = {(method, path) for path, item in d.doc["paths"].items() for method in item}
     t.equal(sorted(described ^ routes), [], "its paths are those of the route table")
     table = leftovers.read(os.path.join(paths.ROOT, "daemon/front/request.c"))
@@ -93,6 +94,9 @@ def test_replies(t, daemon):
     d.ask(200, "GET", "/openapi.json")
     d.ask(200, "GET", "/healthz")
     d.ask(200, "GET", "/v1/capabilities")
+    d.ask(200, "GET", "/v1/images")
+    d.ask(200, "GET", "/v1/images/host")
+    d.ask(404, "GET", "/v1/images/no/such:one")
     d.ask(200, "GET", "/v1/daemon")
     d.ask(200, "POST", "/v1/daemon/reload")
     d.ask(200, "GET", "/metrics")
@@ -266,6 +270,41 @@ def test_big(t, daemon):
          "%.0f MB before, %.0f MB afterwards" % (before, rss(front)))
 
 
+def test_logs(t, nsbox, daemon):
+    status, job, err = nsbox("submit", "--", "sh", "-c", "echo one; echo two >&2; while [ ! -e go ]; do sleep .1; done; exit 3",)
+    t.equal(status, 0, "a job that goes on: " + err)
+    job = job.strip()
+    with subprocess.Popen([paths.NSBOX, "job", "logs", job], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=dict(os.environ, NSBOX_SOCKET=daemon.socket)) as logs:
+        t.equal((logs.stdout.readline(), logs.stderr.readline()), ("one\n", "two\n"), "nsbox job logs prints while it runs")
+        t.ok(logs.poll() is None and daemon.ask("GET", JOBS + "/" + job)[1]["state"] == "running", "and waits for more")
+        t.equal(nsbox("cancel", job)[0], 0, "nsbox job cancel")
+        t.equal((logs.wait(60), logs.stdout.read(), logs.stderr.read()), (0, "", ""), "until its end")
+    t.equal(nsbox("logs", job), (0, "one\n", "two\n"), "it is there afterwards, too")
+    t.equal(nsbox("logs", "none"), (125, "", "nsbox: no job has the id 'none'\n"), "there are none of others")
+    t.ok(job in nsbox("list")[1], "nsbox job list has it")
+
+
+def test_progress(t, daemon):
+    """What a person sees at a terminal, who waits; and that what is read by a program is not disturbed."""
+    for verb in (["job", "run", "--"], ["session", "exec", "progress", "--"]):
+        master, slave = pty.openpty()
+        with subprocess.Popen([paths.NSBOX, *verb, "sh", "-c", "sleep 1; echo out"], stdout=subprocess.PIPE, stderr=slave,
+                              env=dict(os.environ, NSBOX_SOCKET=daemon.socket)) as run:
+            os.close(slave)
+            seen = b""
+            try:
+                while True:
+                    seen += os.read(master, 4096)
+            except OSError:
+                pass # all that had it open are gone
+            out = run.stdout.read()
+        os.close(master)
+        t.ok(b"nsbox: running, 0." in seen and seen.endswith(b"\r\x1b[K"), "nsbox %s: a line tells the time, and goes" % verb[0],
+             repr(seen[-200:]))
+        t.equal((run.returncode, out), (0, b"out\n"), "the output is as ever")
+
+
 def test_cli(t, daemon):
     place = tempfile.mkdtemp(prefix="api-e2e-")
     try:
@@ -292,6 +331,8 @@ def test_cli(t, daemon):
         t.equal(nsbox("wait", job.strip())[0], 7, "nsbox job wait ends as the job did")
         t.equal(nsbox("submit", "--output", "x", "--", "true")[0], 125, "a job that waits has no outputs yet")
         t.equal(nsbox("wait", "none")[0], 125, "nor is there one of any name")
+        test_logs(t, nsbox, daemon)
+        test_progress(t, daemon)
     finally:
         shutil.rmtree(place)
 

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a job writes, as it writes it. */
+#ifndef NSBOX_CLI_JOB_LOGS_H
+#define NSBOX_CLI_JOB_LOGS_H
+
+/* Of the job at this path of the service, until its end; an exit status. */
+int job_logs_print(const char *socket, const char *path);
+
+#endif
