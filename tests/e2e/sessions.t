@@ -3,11 +3,15 @@
 """Sessions: their states (every way from one to another, as docs/nsboxd.8 has them), what is kept
 and what is not, limits, several commands at once, and who may see them."""
 
+import base64
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 
@@ -16,6 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 from nsboxtest import leftovers, paths, service, tap
 
 SESSIONS = "/v1/sessions"
+walked = set() # (from, to) of the states that were seen
 daemon = None
 out = tap.Tap()
 
@@ -53,6 +58,21 @@ def reasons(name):
     return [l.get("why") for l in lines if l.get("event") == "session-end" and l.get("what") == name]
 
 
+def went(*states):
+    walked.update(zip(states, states[1:]))
+
+
+def table():
+    """The ways that docs/nsboxd.8 lists."""
+    page = leftovers.read(os.path.join(paths.ROOT, "docs/nsboxd.8"))
+    part = page[page.index('.Bl -column "making"'):]
+    ways, last = set(), None
+    for name, to in re.findall(r"^\.It (new|making|up|\\&) Ta (\w+) Ta", part[:part.index(".El")], re.M):
+        last = last if name == "\\&" else name
+        ways.add((last, to))
+    return ways
+
+
 def inits():
     return named("nsbox-spawn", below=True)
 
@@ -87,27 +107,69 @@ def new_and_forgotten():
     out.equal(state("waits"), "new", "one whose job waits is new")
     daemon.ask("DELETE", "/v1/jobs/%s" % job["id"])
     out.equal(state("waits"), None, "and is forgotten when that is cancelled")
+    went("new", "over")
     # new -> making -> up, as soon as there is a runner
     job = daemon.ask("POST", "/v1/jobs", {"kind": "command", "session_id": "waits", "command": "echo ran"})[1]
     for b in block:
         b()
     tap.wait_until(lambda: state("waits") == "up", 10)
     out.equal(state("waits"), "up", "it is made when its turn has come")
+    went("new", "making", "up")
 
 
 def not_made():
     status, answer = run("bad", "true", manifest={"manifestVersion": 1, "name": "x", "nonsense": 1})
     out.equal((status, state("bad")), (400, None), "making -> over: a manifest that is wrong")
+    went("making", "over")
     status, answer = run("bad2", "true", manifest={
         "manifestVersion": 1, "name": "x", "filesystem": {"read": ["/no/such/place"]}})
-    out.ok(status >= 400 and state("bad2") is None, "making -> over: a set-up that fails", str(answer)[:300])
+    out.ok(status >= 400 and state("bad2") is None, "up -> over: a set-up that fails", str(answer)[:300])
     out.equal(run("bad", "true")[0], 200, "the name can be used again")
+
+
+def cancelled_while_made():
+    """making -> over: its first job is cancelled while its files, many of them, are put in; another waits for it."""
+    for count in (4000, 16000, 60000):
+        data = io.BytesIO()
+        with tarfile.open(fileobj=data, mode="w") as tar:
+            for i in range(count):
+                tar.addfile(tarfile.TarInfo("f%d" % i))
+        body = {"kind": "command", "session_id": "slow", "command": "true"}
+        first = daemon.ask("POST", "/v1/jobs", dict(body, archive_base64=base64.b64encode(data.getvalue()).decode()))[1]["id"]
+        tap.wait_until(lambda: state("slow") != "new", 60)
+        second = daemon.ask("POST", "/v1/jobs", body)[1]["id"]
+        seen = state("slow")
+        daemon.ask("DELETE", "/v1/jobs/" + first)
+        ends = [daemon.ask("GET", "/v1/jobs/%s?wait=60" % j)[1] for j in (first, second)]
+        if seen == "making" and ends[0]["cause"] == "cancelled" and state("slow") is None:
+            break
+        daemon.ask("DELETE", SESSIONS + "/slow")
+    out.equal((seen, ends[0]["cause"], state("slow")), ("making", "cancelled", None), "making -> over: cancelled")
+    out.ok("was not made" in str(ends[1]["result"]), "what waited for it hears why", str(ends[1])[:300])
+    went("making", "over")
+
+
+def fails_when_up():
+    """up -> over: nsbox-spawn, held up, is told to make it, and then cannot."""
+    spawn = named("nsbox-spawn")[0]
+    os.kill(spawn, signal.SIGSTOP)
+    try:
+        job = daemon.ask("POST", "/v1/jobs", {"kind": "command", "session_id": "fails", "command": "true", "manifest": {
+            "manifestVersion": 1, "name": "x", "filesystem": {"read": ["/no/such/place"]}}})[1]["id"]
+        out.ok(tap.wait_until(lambda: state("fails") == "up", 60), "one that nsbox-spawn was told of is up")
+    finally:
+        os.kill(spawn, signal.SIGCONT)
+    end = daemon.ask("GET", "/v1/jobs/%s?wait=60" % job)[1]
+    out.ok(end["status"] >= 400 and state("fails") is None, "up -> over: its set-up failed", str(end)[:300])
+    out.ok("/no/such/place" in reasons("fails")[0], "the audit says why", str(reasons("fails")))
+    went("up", "over")
 
 
 def ends():
     running = later("walk2", "sleep 30")
     tap.wait_until(lambda: (info("walk2") or {}).get("running") == 1, 10)
     out.equal(daemon.ask("DELETE", SESSIONS + "/walk2")[1]["state"], "over", "up -> over: deleted")
+    went("up", "over")
     status, answer = running()
     out.equal((status, answer["cause"]), (200, "cancelled"), "what ran in it is cancelled")
     out.equal(daemon.ask("DELETE", SESSIONS + "/walk2")[0], 404, "one that is over is unknown")
@@ -275,8 +337,9 @@ def main():
     global daemon  # pylint: disable=global-statement
     daemon = service.Daemon(options=["--runners", "2"])
     try:
-        for part in (walk_up, new_and_forgotten, not_made, ends, kept, manifest_limits, at_once, cli):
+        for part in (walk_up, new_and_forgotten, not_made, cancelled_while_made, fails_when_up, ends, kept, manifest_limits, at_once, cli):
             part()
+        out.equal(walked, table(), "all ways of the table in the manual were gone, and no other")
     finally:
         if out.failed:
             out.note(daemon.log()[-3000:])
