@@ -172,11 +172,10 @@ static int read_lines(FILE *from, void (*line)(void *ctx, int status, const char
 {
 	auto_free char *text = NULL;
 	size_t cap = 0;
-	ssize_t n;
 	int status = 0;
 	bool head = true;
 
-	while ((n = getline(&text, &cap, from)) > 0) {
+	while (getline(&text, &cap, from) > 0) {
 		text[strcspn(text, "\r\n")] = 0;
 		if (!status)
 			status = status_of(text);

@@ -2,6 +2,7 @@
 #include "daemon/front/door.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -131,6 +132,22 @@ static bool has_room(struct door *d, uid_t uid, bool may_speak)
 	return !count || *count < d->per_user;
 }
 
+/* Not waited for: who cannot take so little at once hears the connection's end alone. */
+void door_say_full(int fd)
+{
+	static const char body[] =
+		"{\"error\":{\"code\":\"limit\",\"message\":\"too many connections "
+		"are open\"}}";
+	char text[320];
+	int n = snprintf(
+		text, sizeof(text),
+		"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
+		"Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+		sizeof(body) - 1, body);
+
+	(void)!send(fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* ------------------------------------------------------------------ the door */
 
 static void on_ready(void *ctx, uint32_t events)
@@ -147,6 +164,8 @@ static void on_ready(void *ctx, uint32_t events)
 		ok = door_may_speak(fd, &d->peers, &uid);
 		if (has_room(d, uid, ok))
 			d->fn(d->ctx, take_fd(&fd));
+		else if (ok) /* strangers are not worth an answer each */
+			door_say_full(fd);
 	}
 }
 

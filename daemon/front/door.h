@@ -30,6 +30,9 @@ void door_set_peers(struct door *d, const struct http_peers *peers);
  */
 bool door_may_speak(int fd, const struct http_peers *p, uid_t *ret_uid);
 
+/* Before it is closed: that there is no room for it. */
+void door_say_full(int fd);
+
 void door_entered(struct door *d, uid_t uid, bool may_speak);
 void door_left(struct door *d, uid_t uid, bool may_speak);
 

@@ -530,6 +530,11 @@ static void on_connection(void *ctx, int fd)
 	const struct sockaddr addr = { .sa_family = AF_UNIX };
 	struct http *h = ctx;
 
+	if (h->n_visitors >= CONNECTIONS_MAX) {
+		door_say_full(fd);
+		close(fd);
+		return;
+	}
 	MHD_add_connection(h->daemon, fd, &addr, sizeof(addr));
 	http_run(h);
 }

@@ -1,10 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that mean harm: refused clearly, at no cost to others, and nothing of them stays."""
+"""Clients that mean harm: refused clearly, at no cost to others, and nothing of them stays.
+
+NSBOX_CONNECTIONS: how many are opened (default 1,000); `make soak` takes 10,000.
+"""
 
 import json
 import os
 import re
+import resource
 import socket
 import sys
 import time
@@ -14,13 +18,14 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 from nsboxtest import leftovers, service, tap
 
 BODY_MAX = 80 << 20
+CONNECTIONS = int(os.environ.get("NSBOX_CONNECTIONS", "1000"))
 RUN = json.dumps({"argv": ["echo", "hello"]}).encode()
 
 
 def connect(path, timeout=15):
     s = socket.socket(socket.AF_UNIX)
+    s.connect(path) # waits for a place in the queue, which it does not with a time-out
     s.settimeout(timeout)
-    s.connect(path)
     return s
 
 
@@ -173,6 +178,39 @@ def test_half_closed(t, d):
     t.ok(tap.wait_until(lambda: d.ask("GET", "/healthz")[1]["queue"]["running"] == 0, 15), "who goes away cancels what it asked for")
 
 
+def test_crowd(t, d):
+    """Connections that are opened and kept: so many are taken as there is room for, the others hear so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    front = front_of(d)
+    before, taken, told, cut = rss(front), [], 0, 0
+    for _ in range(CONNECTIONS):
+        s = connect(d.socket, 60)
+        taken.append(s)
+        if len(taken) < 600: # more than there is room for
+            continue
+        s = taken.pop()
+        try:
+            s.sendall(request())
+        except OSError:
+            pass # it was closed already, and what was said before is there to be read
+        try:
+            got = s.recv(4096)
+        except OSError:
+            got = b""
+        s.close()
+        told += status(got) == 503 and b"too many connections" in got
+        cut += not got
+    most = len(os.listdir("/proc/%d/fd" % front))
+    t.ok(most < 700, "no more descriptors than connections that are taken", str(most))
+    t.ok(rss(front) < before + 40, "memory does not grow", "%.0f MB, then %.0f MB" % (before, rss(front)))
+    t.ok(told > (CONNECTIONS - 600) * 0.9, "who finds no room hears so", "%d told, %d cut off" % (told, cut))
+    for s in taken:
+        s.close()
+    t.ok(tap.wait_until(lambda: status(talk(d.socket, request())) == 200, 60), "when they are gone there is room")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_slow(t):
     """Connections that give a byte now and then, in the head and in the body, and take none."""
     with service.Daemon(options=["--request-time", "1"]) as d:
@@ -216,7 +254,7 @@ def main():
             t.ok(rss(front) < memory + 40, "nor memory", "%.0f MB, then %.0f MB" % (memory, rss(front)))
             t.equal(status(talk(d.socket, request("POST", "/v1/execute/command", body=RUN))), 200, "and it works")
 
-        both = [test_headers, test_bodies, test_endless, test_pipeline, test_injection, test_paths, test_half_closed]
+        both = [test_headers, test_bodies, test_endless, test_pipeline, test_injection, test_paths, test_half_closed, test_crowd]
         named = []
         for test in both:
             bound = lambda t, test=test: test(t, d)
