@@ -116,7 +116,7 @@ static int default_signals(void)
 /* Nothing of the owner's stays: not its terminal, its files, its handlers, its session. */
 static int detach_from_owner(struct child *c, struct nsbox_error *err)
 {
-	const int keep[] = { c->control, c->files_fd, c->upper_from };
+	const int keep[] = { c->control, c->files_fd, c->upper_from, c->disk };
 	int r = child_close_others(3, keep, ARRAY_SIZE(keep)); /* what could leak goes first */
 
 	if (r < 0)

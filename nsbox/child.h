@@ -21,6 +21,7 @@ struct child {
 	int control;	/* our end of the control pair */
 	int files_fd;	/* file stream to unpack, or -1 */
 	int upper_from; /* layer stream that the upper layer begins with, or -1 */
+	int disk;	/* mount of the upper layer where that is on disk, or -1 */
 	bool track;	/* the upper layer will be asked for */
 	bool single_id; /* one id is mapped: init and payload share it */
 	uint32_t want;	/* layers that the plan asks for and the host has */

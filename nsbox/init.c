@@ -229,7 +229,7 @@ static bool is_full(const char *path)
 {
 	struct statfs fs;
 
-	return statfs(path, &fs) == 0 && fs.f_blocks && (fs.f_bfree < 4 || fs.f_ffree == 0);
+	return statfs(path, &fs) == 0 && fs.f_blocks && (fs.f_bavail < 4 || fs.f_ffree == 0);
 }
 
 static bool disk_full(const struct init *in)
@@ -323,7 +323,9 @@ static void usage(struct init *in)
 	size_t n;
 	const struct mount_op *ops = blob_get(plan, SEC_OPS, sizeof(*ops), &n);
 
-	rep.bytes = held_by("/"); /* an overlay answers for its upper layer */
+	/* An overlay answers for its upper layer. */
+	if (!(child_fixed(in->child)->flags & PLAN_UPPER_DISK))
+		rep.bytes = held_by("/");
 	for (size_t i = 0; i < n; i++) {
 		if (ops[i].kind == OP_TMPFS)
 			rep.bytes += held_by(blob_get_str(plan, ops[i].dst));

@@ -134,12 +134,14 @@ struct output_rule {
 
 enum plan_flags {
 	PLAN_ROOT_RDONLY = 1 << 0, /* the overlay root is mounted read-only (profile strict) */
-	PLAN_FLAGS_ALL = (1 << 1) - 1
+	PLAN_UPPER_DISK =
+		1 << 1, /* `disk` is more than memory: the upper layer is a file system on disk */
+	PLAN_FLAGS_ALL = (1 << 2) - 1
 };
 
 struct plan_limits {
 	uint64_t memory; /* bytes; cgroup memory limit (swap none) or the watchdog's */
-	uint64_t disk;	 /* bytes of the scratch tmpfs (upper layer, HOME, /tmp, workspace) */
+	uint64_t disk;	 /* bytes of the upper layer (root, HOME, workspace), and of /tmp */
 	uint64_t disk_inodes;
 	uint64_t file_size;  /* RLIMIT_FSIZE, bytes */
 	uint32_t pids;	     /* processes and threads */

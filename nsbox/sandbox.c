@@ -22,6 +22,7 @@
 #include "nsbox/child.h"
 #include "nsbox/host_private.h"
 #include "nsbox/sys.h"
+#include "nsbox/upper_disk.h"
 #include "nsbox/util.h"
 #include "nsbox/weaken.h"
 #include "overlay/root.h"
@@ -59,7 +60,7 @@ static void share_plan(const struct nsbox_sandbox *sb, bool share)
 }
 
 static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, int child_end,
-		      struct nsbox_error *err)
+		      int disk, struct nsbox_error *err)
 {
 	struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uintptr_t)&sb->pidfd };
 	/* No exit signal: the death of init must not look like one of the caller's own children. */
@@ -69,6 +70,7 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 		.control = child_end,
 		.files_fd = sb->opt.files_fd,
 		.upper_from = sb->opt.upper_from > 0 ? sb->opt.upper_from : -1,
+		.disk = disk,
 		.track = sb->opt.track,
 		.single_id = sb->ids_kind == NSBOX_IDS_SINGLE,
 		.want = sb->want,
@@ -210,18 +212,33 @@ static int reason(struct nsbox_sandbox *sb, int r, struct nsbox_error *err)
 	return r;
 }
 
+/* The sandbox's alone from its start on: with it everything of the disk goes. */
+static int make_disk(const struct nsbox_sandbox *sb, const struct nsbox_root *root, int *ret,
+		     struct nsbox_error *err)
+{
+	const struct plan_limits *l = &sb->fixed->limits;
+	bool own = sb->ids_kind == NSBOX_IDS_PRIVILEGED;
+
+	return upper_disk_make(nsbox_root_state(root), l->disk, l->disk_inodes,
+			       own ? IDS_IMAGE_BASE : geteuid(), own ? IDS_IMAGE_BASE : getegid(),
+			       ret, err);
+}
+
 static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 		      struct nsbox_error *err)
 {
 	int pair[2], r = ctl_pair(pair);
-	auto_close int child_end = -1;
+	auto_close int child_end = -1, disk = -1;
 
 	if (r < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, r, "make the control socket");
 	sb->control = pair[0];
 	child_end = pair[1];
 	sb->created_us = monotonic_us();
-	r = spawn_init(sb, root, child_end, err);
+	if (sb->fixed->flags & PLAN_UPPER_DISK)
+		r = make_disk(sb, root, &disk, err);
+	if (r == 0)
+		r = spawn_init(sb, root, child_end, disk, err);
 	if (r < 0)
 		return r;
 	r = left_out(USER)

@@ -5,8 +5,9 @@
  * While it is built, our root is the run's own scratch tmpfs:
  *
  *   /old    the host, as it was         (looked into with RESOLVE_IN_ROOT only)
- *   /up     upper layer of the overlay  } the run's writes, bounded by the tmpfs' size
- *   /work   overlay's work directory    }
+ *   /disk   a directory of it, or the file system that the owner made (upper_disk.c):
+ *     /up   upper layer of the overlay  } the run's writes, bounded by the file system's size
+ *     /work overlay's work directory    }
  *   /root   the new root
  *
  * Every path of the host or of an image is resolved once, below the root it belongs to, and then
@@ -34,6 +35,10 @@ int stage_propagation(struct child *c, struct nsbox_error *err)
 
 /* ------------------------------------------------------------------ scratch */
 
+/* Where the upper layer is elsewhere: some directories. */
+#define SCRATCH_ALONE  UINT64_C(1048576)
+#define SCRATCH_INODES UINT64_C(64)
+
 /* Any directory that every host has; the tmpfs is moved away from it by the pivot at once. */
 static const char *const footholds[] = { "/tmp", "/run", "/mnt", "/var" };
 
@@ -51,19 +56,35 @@ static int mount_scratch(const char *opts, struct nsbox_error *err)
 	return nsbox_fail(err, NSBOX_E_SETUP, last, "mount the scratch tmpfs (%s)", opts);
 }
 
+/* Where the upper layer is: on the scratch tmpfs, or on the disk that the owner made for it. */
+static int place_upper(struct child *c, struct nsbox_error *err)
+{
+	auto_close int at = open("/disk", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r = at < 0 ? -errno : c->disk < 0 ? 0 : attach_mount(c->disk, at);
+
+	close_fd(&c->disk);
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, r, "mount the run's disk");
+	if (mkdir("/disk/up", 0755) < 0 || mkdir("/disk/work", 0755) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno,
+				  "make directories for the upper layer");
+	return 0;
+}
+
 int stage_scratch(struct child *c, struct nsbox_error *err)
 {
 	const struct plan_limits *l = &child_fixed(c)->limits;
+	bool on_disk = c->disk >= 0;
 	char opts[128];
 	int r;
 
 	nsbox_format(opts, sizeof(opts), "size=%llu,nr_inodes=%llu,mode=0755",
-		     (unsigned long long)l->disk, (unsigned long long)l->disk_inodes);
+		     (unsigned long long)(on_disk ? SCRATCH_ALONE : l->disk),
+		     (unsigned long long)(on_disk ? SCRATCH_INODES : l->disk_inodes));
 	r = mount_scratch(opts, err);
 	if (r < 0)
 		return r;
-	if (mkdir("old", 0755) < 0 || mkdir("up", 0755) < 0 || mkdir("work", 0755) < 0 ||
-	    mkdir("root", 0755) < 0)
+	if (mkdir("old", 0755) < 0 || mkdir("disk", 0755) < 0 || mkdir("root", 0755) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno,
 				  "make directories on the scratch tmpfs");
 	if (sys_pivot_root(".", "old") < 0)
@@ -73,7 +94,7 @@ int stage_scratch(struct child *c, struct nsbox_error *err)
 	c->old_root = open("/old", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (c->old_root < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "open the host's root");
-	return 0;
+	return place_upper(c, err);
 }
 
 /* ------------------------------------------------------------------ the upper layer's content */
@@ -208,7 +229,8 @@ static int mount_overlay(struct child *c, struct nsbox_error *err)
 	if (len < 0)
 		return len;
 	/* userxattr: without it overlayfs needs trusted.* xattrs, which a user namespace lacks. */
-	nsbox_format(opts + len, (int)sizeof(opts) - len, ",upperdir=/up,workdir=/work,userxattr");
+	nsbox_format(opts + len, (int)sizeof(opts) - len,
+		     ",upperdir=/disk/up,workdir=/disk/work,userxattr");
 	if (chdir("/old/proc/self/fd") < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "enter /proc/self/fd of the host");
 	r = mount("overlay", "/root", "overlay", MS_NOSUID | MS_NODEV | (rdonly ? MS_RDONLY : 0),
@@ -238,7 +260,7 @@ static int go_on_from(struct child *c, int up, struct nsbox_error *err)
 
 int stage_overlay(struct child *c, struct nsbox_error *err)
 {
-	auto_close int up = open("/up", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_close int up = open("/disk/up", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int r;
 
 	if (up < 0)

@@ -14,6 +14,7 @@
 struct nsbox_root {
 	char *name;
 	char *digest;
+	char *state; /* path */
 	void *bytes;
 	struct blob blob;	  /* of bytes */
 	struct skeleton skeleton; /* host */
@@ -86,6 +87,7 @@ int nsbox_root_prepare(const char *state_dir, const char *name, struct nsbox_roo
 	if (r == 0)
 		r = strcmp(root->name, "host") ? prepare_imported(&state, root, err)
 					       : prepare_host(&state, root, err);
+	root->state = take_ptr(&state.path);
 	state_done(&state);
 	if (r < 0) {
 		if (err)
@@ -106,6 +108,7 @@ void nsbox_root_free(struct nsbox_root *root)
 	close_fd(&root->image_lock);
 	free(root->name);
 	free(root->digest);
+	free(root->state);
 	free(root->bytes);
 	free(root);
 }
@@ -118,6 +121,11 @@ const char *nsbox_root_name(const struct nsbox_root *root)
 const char *nsbox_root_digest(const struct nsbox_root *root)
 {
 	return root->digest;
+}
+
+const char *nsbox_root_state(const struct nsbox_root *root)
+{
+	return root->state;
 }
 
 const struct blob *nsbox_root_blob(const struct nsbox_root *root)

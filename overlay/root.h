@@ -12,5 +12,7 @@
 
 /* Borrowed: lives as long as the root. */
 const struct blob *nsbox_root_blob(const struct nsbox_root *root);
+/* The state directory that it was prepared in. */
+const char *nsbox_root_state(const struct nsbox_root *root);
 
 #endif

@@ -38,6 +38,8 @@ static void add_env(const struct nsbox_policy *p, struct blob_builder *b)
 static void add_fixed(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f)
 {
 	f->flags = p->profile->root_rdonly ? PLAN_ROOT_RDONLY : 0;
+	if (p->limits.disk > p->limits.memory)
+		f->flags |= PLAN_UPPER_DISK;
 	memcpy(f->layer, p->layer, sizeof(p->layer));
 	f->uid = f->gid = p->uid;
 	f->hostname = blob_str(b, p->hostname);

@@ -400,8 +400,9 @@ static const struct json_field resources_fields[] = {
 	{ "pids",      json_take_u32,   AT(res.pids),       .min = 2, .preset = "by profile",
 	  .help = "processes and threads" },
 	{ "disk",      json_take_bytes, AT(res.disk),       .min = 1u << 20, .preset = "half of memory",
-	  .help = "all that is written, which counts as memory; beyond it writes fail, and a program that fails and "
-		  "leaves it full has `disk` for a cause" },
+	  .help = "all that is written, which counts as memory, or, where this is more than memory, a file system on disk "
+		  "(root of the host alone can give one); beyond it writes fail, and a program that fails and leaves it full has "
+		  "`disk` for a cause" },
 	{ "openFiles", json_take_u32,   AT(res.open_files), .min = 32, .preset = "1024", .help = "descriptors of a process" },
 	{ "fileSize",  json_take_bytes, AT(res.file_size),  .min = 65536, .preset = "memory or disk, the larger",
 	  .help = "of one file" },

@@ -84,7 +84,7 @@ static int grant(struct resolve *rs, const struct wish *w, uint64_t *ret)
 	return w->asked ? record(rs, w) : 0;
 }
 
-/* A skill's disk is memory as long as the upper layer is a tmpfs. */
+/* Up to the memory's limit what a run writes is kept there; beyond it, in a file system on disk. */
 static int resolve_disk(struct resolve *rs, const struct nsbox_ceiling *c)
 {
 	struct plan_limits *l = &rs->p->limits;
@@ -94,11 +94,11 @@ static int resolve_disk(struct resolve *rs, const struct nsbox_ceiling *c)
 
 	if (ret < 0)
 		return ret;
-	if (l->disk > l->memory) {
+	if (l->disk > l->memory && rs->p->profile->root_rdonly) {
 		json_enter(&rs->r, "resources");
 		json_enter(&rs->r, "disk");
-		return json_fail(&rs->r, "is more than the memory limit, and what a run writes is "
-					 "kept in memory");
+		return json_fail(&rs->r, "is more than the memory limit, and under a root that is "
+					 "read-only what a run writes is kept in memory");
 	}
 	/* Small files dominate trees like node_modules; an inode of tmpfs is about 1 KiB. */
 	l->disk_inodes = MAX(MIN(l->disk / 2048, UINT64_C(1) << 20), UINT64_C(4096));

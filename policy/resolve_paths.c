@@ -307,7 +307,7 @@ static void resolve_tmpfs(struct resolve *rs)
 {
 	const struct nsbox_manifest *m = rs->m;
 	struct nsbox_policy *p = rs->p;
-	uint64_t disk = p->limits.disk;
+	uint64_t disk = MIN(p->limits.disk, p->limits.memory / 2); /* these are memory */
 	bool own = p->profile->root_rdonly;
 	bool exec = p->profile->exec_writable && p->subprocess != SUBPROCESS_SKILL;
 	const struct policy_tmpfs all[TMPFS_MAX] = {
@@ -339,11 +339,12 @@ static int check_sizes(struct resolve *rs)
 	} asked[] = { { "tmp", rs->m->fs.tmp_size }, { "workspace", rs->m->fs.workspace_size } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(asked); i++)
-		if (asked[i].size > rs->p->limits.disk) {
+		if (asked[i].size > MIN(rs->p->limits.disk, rs->p->limits.memory)) {
 			json_enter(&rs->r, "filesystem");
 			json_enter(&rs->r, asked[i].key);
-			return json_fail(&rs->r, "is more than resources.disk (%llu bytes)",
-					 (unsigned long long)rs->p->limits.disk);
+			return json_fail(
+				&rs->r, "is more than resources.disk or memory (%llu bytes)",
+				(unsigned long long)MIN(rs->p->limits.disk, rs->p->limits.memory));
 		}
 	return 0;
 }

@@ -381,10 +381,11 @@ static const struct {
 	  "/resources/openFiles: 100000 is more than the operator's ceiling of 65536" },
 	{ "\"timeouts\":{\"wall\":\"2d\"}",
 	  "/timeouts/wall: 48h is more than the operator's ceiling of 24h" },
-	{ "\"resources\":{\"disk\":\"1Gi\"}", "/resources/disk: is more than the memory limit, and "
-					      "what a run writes is kept in memory" },
+	{ "\"profile\":\"strict\",\"resources\":{\"disk\":\"1Gi\"}",
+	  "/resources/disk: is more than the memory limit, and under a root that is read-only what "
+	  "a run writes is kept in memory" },
 	{ "\"filesystem\":{\"tmp\":\"300Mi\"}",
-	  "/filesystem/tmp: is more than resources.disk (268435456 bytes)" },
+	  "/filesystem/tmp: is more than resources.disk or memory (268435456 bytes)" },
 	{ "\"filesystem\":{\"mask\":[\"/\"]}",
 	  "/filesystem/mask/0: must not be the root directory" },
 	{ "\"filesystem\":{\"mask\":[\"/./\"]}",

@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""resources.disk on both kinds of upper layer: in memory, and, where it is more than memory, on disk. Both have
+an end (ENOSPC, cause disk) with memory below its own, and nothing is left of either."""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+# pylint: disable=wrong-import-position
+from nsboxtest import images, paths, service, tap
+
+PLACE = paths.scratch("disk-")
+os.chmod(PLACE, 0o755)
+STATE = os.path.join(PLACE, "state")
+ENV = {**os.environ, "NSBOX_STATE_DIR": STATE}
+PRIVILEGED = os.geteuid() == 0
+BIG = {"memory": "32Mi", "disk": "48Mi"}
+SMALL = {"memory": "32Mi", "disk": "12Mi"}
+
+
+def manifest(resources, **more):
+    path = os.path.join(PLACE, "skill.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"manifestVersion": 1, "resources": resources, **more}, f)
+    return path
+
+
+def run(resources, script, *options, **more):
+    report = os.path.join(PLACE, "report")
+    if os.path.exists(report):
+        os.unlink(report)
+    done = subprocess.run([paths.NSBOX, "run", "--manifest", manifest(resources, **more), "--result", report, *options,
+                           "--", "sh", "-c", script], env=ENV, capture_output=True, timeout=120, check=False)
+    found = None
+    if os.path.exists(report):
+        with open(report, encoding="utf-8") as f:
+            found = json.load(f)
+    return done.returncode, done.stdout.decode(), done.stderr.decode(), found
+
+
+def devices():
+    """Loop devices with a file of our state directory behind them."""
+    found = []
+    for name in glob.glob("/sys/block/loop*/loop/backing_file"):
+        try:
+            with open(name, encoding="utf-8") as f:
+                found += [name] if f.read().startswith(STATE) else []
+        except OSError:
+            pass
+    return found
+
+
+def nothing_left():
+    return tap.wait_until(lambda: not devices(), 60)
+
+
+def fills(t, resources, mb, kind):
+    status, out, err, rep = run(resources, "head -c %dM /dev/zero >f; stat -c %%s f; head -c %dM /dev/zero >g; "
+                                "cat f g | wc -c; exit 7" % (mb // 2, mb))
+    sizes = [int(x) for x in out.split()]
+    t.ok(status == 7 and len(sizes) == 2 and sizes[0] == mb // 2 << 20, "%s: half of it can be written" % kind, out + err)
+    t.ok(len(sizes) == 2 and 0.9 * mb < sizes[1] / (1 << 20) < 1.05 * mb, "%s: all of it, and no more" % kind, out)
+    t.ok("No space left" in err, "%s: beyond it writes get ENOSPC" % kind, err)
+    t.equal((rep or {}).get("cause"), "disk", "%s: and the cause is disk" % kind)
+    t.ok(rep and rep["oom_kills"] == 0 and rep["memory_peak"] <= 32 << 20, "%s: memory stays below its limit" % kind, str(rep)[:500])
+
+
+def test_memory(t):
+    fills(t, SMALL, 12, "in memory")
+
+
+def test_disk(t):
+    if not PRIVILEGED:
+        status, _, err, _ = run(BIG, "true")
+        t.ok(status == 125 and "root of the host" in err and "resources.disk" in err,
+             "refused where it cannot be had, with what it takes", err)
+        t.equal(run(SMALL, "true")[0], 0, "twin: within memory it can")
+        return
+    fills(t, BIG, 48, "on disk")
+    t.ok(nothing_left(), "nothing is left of it", str(devices()))
+    files = "i=0; while [ $i -lt 200000 ] && echo -n >f$i; do i=$((i+1)); done 2>/dev/null; echo $i; exit 1"
+    _, out, _, rep = run({"memory": "32Mi", "disk": "33Mi"}, files)
+    t.ok(0 < int(out or 0) < 200000 and rep["cause"] == "disk", "inodes have an end, too", out)
+    status, out, err, _ = run(BIG, "rm -rf /usr/x; mkdir a; echo 1 >a/f; mv a b; ln -s b l; cat l/f; rm -r b; ls; id -u; "
+                              "test -w /etc || echo closed")
+    t.equal((status, out), (0, "1\nl\n1000\nclosed\n"), "it is a root like any other")
+    status, _, err, _ = run(BIG, "true", profile="strict")
+    t.ok(status == 125 and "read-only" in err, "refused: under a root that is read-only", err)
+
+
+def test_images(t):
+    if not PRIVILEGED:
+        return
+    tree = images.busybox_tree(os.path.join(PLACE, "tree"))
+    os.makedirs(tree + "/data/sub")
+    with open(tree + "/data/sub/f", "w", encoding="utf-8") as f:
+        f.write("of the image\n")
+    subprocess.run([paths.NSBOX, "image", "import", "img", tree], env=ENV, check=True, capture_output=True)
+    script = "rm -r /data/sub && mkdir /data/sub && ls -A /data/sub && echo new >/data/sub/g && cat /data/sub/*"
+    t.equal(run(BIG, script, "--image", "img", profile="build")[:2], (0, "new\n"), "whiteouts and opaque directories on disk")
+
+
+def test_killed(t):
+    if not PRIVILEGED:
+        return
+    p = subprocess.Popen([paths.NSBOX, "run", "--manifest", manifest(BIG), "--", "sh", "-c", "echo up; sleep 600"], env=ENV,
+                         stdout=subprocess.PIPE)
+    t.equal(p.stdout.readline(), b"up\n", "one runs")
+    t.equal(len(devices()), 1, "and has a device")
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    t.ok(nothing_left(), "when its owner is killed nothing is left", str(devices()))
+
+
+def test_service(t):
+    if not PRIVILEGED:
+        return
+    with service.Daemon(env=ENV, options=["--state-dir", STATE]) as d:
+        made = d.ask("POST", "/v1/sessions", {"session_id": "s", "manifest": {"manifestVersion": 1, "resources": BIG}})
+        t.equal(made[0], 201, "a session on disk")
+        d.ask("POST", "/v1/execute/command", {"session_id": "s", "command": "head -c 40M /dev/urandom >f; sha256sum f >sum"})
+        t.equal(d.ask("POST", "/v1/sessions/s/fork", {"session_id": "t"})[0], 201, "and its fork")
+        got = d.ask("POST", "/v1/execute/command", {"session_id": "t", "command": "sha256sum -c sum"})[1]
+        t.equal((got.get("stdout"), got.get("cause")), ("f: OK\n", "exit"), "have 40 MB with 32 MB of memory")
+        t.equal(len(devices()), 2, "each on its own")
+    t.ok(nothing_left(), "nothing is left of them", str(devices()))
+
+
+def main():
+    try:
+        return tap.run([test_memory, test_disk, test_images, test_killed, test_service])
+    finally:
+        shutil.rmtree(PLACE, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
