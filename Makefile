@@ -331,7 +331,7 @@ fuzz-here: $(FUZZ)
 BENCH_SRC := $(wildcard tests/bench/*.c) $(addprefix daemon/front/,compiler.c child.c loop.c)
 $(eval $(call program,bench,$(BENCH_SRC) $(COMMON_SRC),$(LIBS_POLICY) $(LIBS_CORE)))
 
-bench: ## what compiling, filtering and starting cost, against a bare process and bubblewrap
+bench: ## what compiling, filtering and starting cost, against a bare process and bubblewrap; small and large images
 	$(Q)tests/support/install-packages build
 	$(Q)$(MAKE) --no-print-directory all $(B)/bench
 	$(Q)$(B)/bench $(if $(JSON),--json) $(B)

@@ -10,7 +10,7 @@
  *	outside	canary		open, writable, as the content of each put, so that /proc/self/fd of the
  *				helper leads there; and beside the directory that downloads go to
  *
- * NSBOX_ROUNDS is how many requests are made (2000).
+ * NSBOX_ROUNDS is how many requests are made (600).
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -68,7 +68,7 @@ static int rounds(void)
 	const char *text = getenv("NSBOX_ROUNDS");
 	uint64_t n;
 
-	return text && parse_u64(text, &n) && n <= 10000000 ? (int)n : 2000;
+	return text && parse_u64(text, &n) && n <= 10000000 ? (int)n : 600;
 }
 
 static void start_swapper(struct nsbox_sandbox *sb)
@@ -212,7 +212,7 @@ static const struct {
 START_TEST(swapped)
 {
 	struct nsbox_plan *plan =
-		box_plan("{\"manifestVersion\":1,\"timeouts\":{\"wall\":\"3600s\"}}", NULL);
+		box_plan("{\"manifestVersion\":1,\"timeouts\":{\"wall\":\"6h\"}}", NULL);
 	struct nsbox_sandbox *sb = box_new(plan, -1);
 	auto_close int canary = -1, dir_fd = -1, up = stream_with_links();
 	static struct verb_answer a;
@@ -274,7 +274,7 @@ int main(void)
 	if (!box_prepare(&status))
 		return status;
 	tcase_add_checked_fixture(tc, NULL, clean_up);
-	tcase_set_timeout(tc, 3600);
+	tcase_set_timeout(tc, 6 * 3600);
 	tcase_add_test(tc, swapped);
 	suite_add_tcase(s, tc);
 	return box_finish(s);
