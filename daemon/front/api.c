@@ -186,7 +186,7 @@ static const struct route {
 	{ "POST", "/v1/sessions/", api_post_fork, true, "/fork" },
 	{ "GET", "/v1/sessions/", api_get_changes, true, "/changes" },
 	{ "GET", "/v1/images", api_list_images, false },
-	{ "GET", "/v1/images/", api_get_image, .all = true },
+	{ "GET", "/v1/images/", api_get_image, true, NULL, false, true },
 	{ "GET", "/v1/snapshots", api_list_snapshots, false },
 	{ "GET", "/v1/snapshots/", api_get_snapshot, true },
 	{ "DELETE", "/v1/snapshots/", api_delete_snapshot, true },
