@@ -335,6 +335,12 @@ bench: ## what compiling, filtering and starting cost, against a bare process an
 	$(Q)tests/support/install-packages build
 	$(Q)$(MAKE) --no-print-directory all $(B)/bench
 	$(Q)$(B)/bench $(if $(JSON),--json) $(B)
+	$(Q)$(MAKE) --no-print-directory bench-egress
+
+bench-egress: ## bytes and connections to outside, against loopback, pasta and slirp4netns
+	$(Q)tests/support/install-packages build bench
+	$(Q)$(MAKE) --no-print-directory all $(B)/tests/tools/netload
+	$(Q)tests/bench/egress $(if $(JSON),--json) $(ROUNDS)
 
 coverage: ## line coverage of the unit and kernel tests
 	$(Q)tests/support/install-packages build test coverage
@@ -351,7 +357,7 @@ LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COM
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)
 LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run maxkb/kits/* tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
-LINT_PY   := $(wildcard maxkb/*/*.py) $(wildcard nsbox/python/nsbox/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py)
+LINT_PY   := $(wildcard maxkb/*/*.py) $(wildcard nsbox/python/nsbox/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py) $(shell grep -lE '^\#!/usr/bin/python3' tests/bench/*)
 MAN       := $(wildcard docs/*.[1-8])
 
 lint: ## clang-format, cppcheck, clang-tidy, mandoc, shellcheck, exported symbols
@@ -462,7 +468,7 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all soak-files soak-snapshots tests bench check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
+.PHONY: all soak-files soak-snapshots tests bench bench-egress check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
 	check-sanitized quickstart soak soak-here sanitized asan ubsan fuzz-smoke fuzz-targets fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall dist help clean
 .DEFAULT_GOAL := all

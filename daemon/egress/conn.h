@@ -29,6 +29,7 @@ struct attempt {
 	int fd; /* -1: none */
 	struct loop_source *source;
 	unsigned which; /* of the candidates */
+	bool at_once;	/* it was connected when it had hardly begun */
 };
 
 enum conn_state { CONN_NAMING, CONN_TRYING, CONN_OPEN };

@@ -14,6 +14,8 @@
 #include "nsbox/util.h"
 
 #define QUEUE_MAX 4096
+#define TELL_MAX  64	/* decisions that are told together: who reads them is woken once */
+#define TELL_US	  10000 /* and no later than that */
 #define TICK_US	  1000000
 
 struct report {
@@ -27,6 +29,7 @@ struct reports {
 	struct loop_source *source;
 	struct report *first, **last;
 	unsigned n;
+	struct loop_timer later;
 };
 
 /* A socket that orders come by: the owner's, and that of who hears the reports. */
@@ -68,15 +71,24 @@ static void flush(struct reports *r)
 		loop_change(r->broker->loop, r->source, EPOLLIN | (r->first ? EPOLLOUT : 0u));
 }
 
+static void on_later(void *ctx)
+{
+	flush(ctx);
+}
+
+/* Decisions wait for others a moment, all else goes at once and after them. */
 static void put_report(struct reports *r, struct box *x, struct egress_event *e)
 {
+	bool decision = e->kind == EGRESS_DECISION;
 	struct report *p;
 
 	e->magic = EGRESS_WIRE_MAGIC;
 	e->sandbox = x ? x->id : 0;
-	if (!r->first && send_report(r, e))
+	if (!decision)
+		flush(r);
+	if (!decision && !r->first && send_report(r, e))
 		return;
-	p = e->kind == EGRESS_DECISION && r->n >= QUEUE_MAX ? NULL : malloc(sizeof(*p));
+	p = decision && r->n >= QUEUE_MAX ? NULL : malloc(sizeof(*p));
 	if (!p) {
 		if (x)
 			x->totals.untold++;
@@ -86,8 +98,12 @@ static void put_report(struct reports *r, struct box *x, struct egress_event *e)
 	*r->last = p;
 	r->last = &p->next;
 	r->n++;
-	if (r->source)
-		loop_change(r->broker->loop, r->source, EPOLLIN | EPOLLOUT);
+	if (!decision || r->n >= TELL_MAX)
+		flush(r);
+	else if (!r->later.armed) {
+		r->later = (struct loop_timer){ .fn = on_later, .ctx = r };
+		loop_timer_set(r->broker->loop, &r->later, TELL_US);
+	}
 }
 
 void report_event(struct box *x, struct egress_event *e)
@@ -270,6 +286,7 @@ static int open_ends(struct control *c, int control, int report, struct nsbox_er
 static void close_ends(struct control *c)
 {
 	c->reports.source = NULL;
+	loop_timer_cancel(c->broker->loop, &c->reports.later);
 	for (int i = 0; i < 2; i++)
 		loop_del(c->broker->loop, &c->end[i].source);
 	while (c->reports.first) {

@@ -12,6 +12,7 @@
 #include "nsbox/util.h"
 
 #define CHUNK	  (1u << 20)
+#define LITTLE	  16384
 #define ROUNDS	  16 /* then others have their turn */
 #define REFILL_US 20000
 
@@ -94,7 +95,7 @@ static bool count(struct conn *c, int from, size_t n)
 
 /* ------------------------------------------------------------------ moving */
 
-enum moved { MOVED, BLOCKED, ENDED };
+enum moved { MOVED, DRAINED, BLOCKED, ENDED };
 
 static enum moved end(struct conn *c, int errnum, const char *why)
 {
@@ -122,7 +123,8 @@ static enum moved fill(struct conn *c, int from)
 	f->held = (size_t)n;
 	if (!count(c, from, (size_t)n))
 		return end(c, EDQUOT, "the limit of bytes is reached");
-	return MOVED;
+	/* Little: all there is, most likely; if not, the loop will say so. */
+	return n && n < LITTLE ? DRAINED : MOVED;
 }
 
 static enum moved empty(struct conn *c, int from)
@@ -143,10 +145,15 @@ static enum moved move(struct conn *c, int from)
 {
 	struct flow *f = &c->flow[from];
 	enum moved m = MOVED;
+	bool drained = false;
 
-	for (int i = 0; i < ROUNDS && m == MOVED; i++) {
+	for (int i = 0; i < ROUNDS && m != BLOCKED && m != ENDED; i++) {
+		if (m == DRAINED)
+			drained = true;
 		if (f->held)
 			m = empty(c, from);
+		else if (drained)
+			m = BLOCKED;
 		else if (!c->side[from].eof)
 			m = fill(c, from);
 		else

@@ -142,7 +142,17 @@ static void on_attempt(void *ctx, uint32_t events)
 	try_next(c);
 }
 
-/* 0: under way; else why not. */
+/* What is near has answered by the time connect() returns. */
+static bool is_connected(int fd)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+	       info.tcpi_state == TCP_ESTABLISHED;
+}
+
+/* 0: under way, or there at once; else why not. */
 static int start_attempt(struct conn *c, struct attempt *a, const struct outer *o)
 {
 	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(c->port) };
@@ -159,6 +169,9 @@ static int start_attempt(struct conn *c, struct attempt *a, const struct outer *
 			   : connect(a->fd, (struct sockaddr *)&v6, sizeof(v6));
 	if (r < 0 && errno != EINPROGRESS)
 		return errno;
+	a->at_once = r == 0 || is_connected(a->fd);
+	if (a->at_once)
+		return 0;
 	r = loop_add(c->box->broker->loop, a->fd, EPOLLOUT, on_attempt, a, &a->source, NULL);
 	return r < 0 ? ENOMEM : 0;
 }
@@ -174,9 +187,13 @@ static void try_next(struct conn *c)
 		struct attempt *a = &c->attempt[c->tried];
 		int e;
 
-		*a = (struct attempt){ c, -1, NULL, c->tried };
+		*a = (struct attempt){ c, -1, NULL, c->tried, false };
 		c->tried++;
 		e = start_attempt(c, a, &c->candidate[a->which]);
+		if (e == 0 && a->at_once) {
+			connected(c, a);
+			return;
+		}
 		if (e == 0) {
 			c->under_way++;
 			if (c->tried < c->n_candidates)
