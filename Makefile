@@ -158,7 +158,7 @@ UNIT   := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test
 KERNEL := $(patsubst tests/kernel/%.c,$(B)/tests/kernel/%,$(wildcard tests/kernel/test_*.c))
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 
-$(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SUPPORT_SRC) $(COMMON_SRC) daemon/egress/dns.c) $(LIB_A)
+$(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SUPPORT_SRC) $(COMMON_SRC) daemon/egress/dns.c daemon/egress/tls.c) $(LIB_A)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_CHECK) $(LIBS_SQLITE) $(LIBS_POLICY) $(LIBS_CORE)
@@ -310,7 +310,7 @@ FUZZ_SECONDS ?= 20
 # Beside the library: the readers that are programs of their own.
 $(B)/tests/fuzz/fuzz_image: $(call obj,$(filter-out %/main.c,$(READER_SRC)))
 
-$(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(call obj,$(COMMON_SRC) daemon/egress/dns.c) $(LIB_A)
+$(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(call obj,$(COMMON_SRC) daemon/egress/dns.c daemon/egress/tls.c) $(LIB_A)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS_ARCHIVE) $(LIBS_POLICY) $(LIBS_CORE)

@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EGRESS_MAGIC UINT32_C(0x31726765) /* "egr1" */
+#define EGRESS_MAGIC UINT32_C(0x32726765) /* "egr2" */
 #define EGRESS_MAX   (128u << 10)	  /* bytes of a section */
 
 /* 198.18.0.0/15 (RFC 2544: for tests between hosts, never on the public net) and a fixed ULA. */
@@ -79,7 +79,8 @@ struct egress_head {
 	uint16_t open;	      /* 1: everything public */
 	uint16_t rules, nets, bans;
 	uint32_t ports;
-	uint32_t strings; /* bytes */
+	uint32_t strings;	/* bytes */
+	uint32_t tls, reserved; /* so many of the ports, the first ones: names there take TLS */
 	struct egress_limits limits;
 };
 

@@ -334,7 +334,7 @@ int egress_check(const void *base, size_t size, struct egress_rules *ret, struct
 		return bad(err, "size");
 	if (h->magic != EGRESS_MAGIC || h->size != size || h->open > 1)
 		return bad(err, "head");
-	if (h->ports > 65536 || h->strings > EGRESS_MAX)
+	if (h->tls > h->ports || h->reserved || h->ports > 65536 || h->strings > EGRESS_MAX)
 		return bad(err, "size of a part");
 	need = sizeof(*h) + h->rules * sizeof(*r.rule) + h->nets * sizeof(*r.net) +
 	       h->bans * sizeof(*r.ban) + h->ports * sizeof(*r.port) + h->strings;

@@ -223,6 +223,8 @@ static struct object network(const struct nsbox_policy *p)
 	put_str(&o, "mode", modes[p->network.mode]);
 	if (policy_has_egress(p)) {
 		put_list(&o, "openNetworks", p->network.opened);
+		if (p->network.tls_ports)
+			put_list(&o, "tlsPorts", p->network.tls_ports);
 		put_u64(&o, "transfer", p->network.transfer);
 		put_u64(&o, "transferRate", p->network.transfer_rate);
 	}

@@ -16,6 +16,7 @@ struct reading {
 	uint64_t memory, disk, wall_ms, cpu_milli, transfer, transfer_rate;
 	uint32_t pids, open_files, network, listen, jit, root, connections;
 	char **hosts, **groups, **opened, *banned;
+	uint32_t *tls_ports;
 };
 
 static const char *const reaches[] = { "none", "allowlist", "open", NULL };
@@ -32,6 +33,7 @@ static const struct json_field fields[] = {
 	{ "hosts",         json_take_strings, AT(hosts), .max = 64, .check = check_host, .help = "that network.allow may name" },
 	{ "openNetworks",  json_take_strings, AT(opened), .max = 32, .help = "networks that may be reached though they are private or special" },
 	{ "bannedHosts",   json_take_string,  AT(banned), .max = 2047, .help = "addresses, networks and patterns of names that are never reached, with commas" },
+	{ "tlsPorts",      json_take_u32s,    AT(tls_ports), .min = 1, .max = 65535, .help = "at which names are reached with TLS for the name alone" },
 	{ "connections",   json_take_u32,     AT(connections), .min = 1, .max = 65536, .help = "of a run to the outside, at the same time" },
 	{ "transfer",      json_take_bytes,   AT(transfer), .min = 1, .help = "bytes of a run, to and from outside" },
 	{ "transferRate",  json_take_bytes,   AT(transfer_rate), .min = 1024, .help = "bytes of a run in a second, to and from outside" },
@@ -83,6 +85,13 @@ static int put_egress(struct json_reader *r, const struct reading *from, struct 
 			json_enter(r, "openNetworks");
 			return json_fail(r, "%s", why.msg);
 		}
+	for (size_t i = 0; from->tls_ports && from->tls_ports[i]; i++) {
+		if (i + 1 >= ARRAY_SIZE(c->tls_ports)) {
+			json_enter(r, "tlsPorts");
+			return json_fail(r, "has more than %zu entries", i);
+		}
+		c->tls_ports[i] = (uint16_t)from->tls_ports[i];
+	}
 	if (from->banned && nsbox_ceiling_ban(c, from->banned, NULL, &why) < 0) {
 		json_enter(r, "bannedHosts");
 		return json_fail(r, "%s", why.msg);

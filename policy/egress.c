@@ -49,6 +49,7 @@ static void add(struct part *p, const void *elem)
 
 struct section {
 	struct part rules, nets, bans, ports, strings;
+	uint32_t tls; /* of the ports, the first */
 };
 
 static uint32_t add_string(struct section *s, const char *text)
@@ -93,6 +94,12 @@ static void add_rule(struct section *s, const struct policy_host *h)
 static void add_all(struct section *s, const struct nsbox_policy *p)
 {
 	add_string(s, "");
+	for (char *const *t = p->network.tls_ports; t && *t; t++) { /* the first ones */
+		uint16_t port = (uint16_t)strtoul(*t, NULL, 10);
+
+		add(&s->ports, &port);
+		s->tls++;
+	}
 	for (size_t i = 0; i < p->network.n_allow; i++)
 		if (p->network.allow[i].protocol == PROTOCOL_TCP)
 			add_rule(s, &p->network.allow[i]);
@@ -121,6 +128,7 @@ static struct egress_head head_of(const struct nsbox_policy *p, const struct sec
 		.bans = (uint16_t)s->bans.n,
 		.ports = (uint32_t)s->ports.n,
 		.strings = (uint32_t)s->strings.n,
+		.tls = s->tls,
 		.limits = { .connections = p->network.connections,
 			    .lookups_per_s = LOOKUPS_PER_S,
 			    .bytes = p->network.transfer,
@@ -236,6 +244,7 @@ int ceiling_egress(const struct nsbox_ceiling *c, void **ret, size_t *ret_len,
 		r = build(&p, ret, ret_len, err);
 	free(p.network.allow);
 	json_strings_free(p.network.opened);
+	json_strings_free(p.network.tls_ports);
 	json_strings_free(p.network.banned_nets);
 	json_strings_free(p.network.banned_names);
 	return r;

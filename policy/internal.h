@@ -258,6 +258,7 @@ struct nsbox_policy {
 		char **deny_cidrs; /* sorted; added to those that are always denied */
 		/* The operator's, sorted: networks opened and banned, patterns of banned names. */
 		char **opened, **banned_nets, **banned_names;
+		char **tls_ports; /* of TLS for the name alone, NULL: none */
 		uint32_t connections;
 		uint64_t transfer, transfer_rate;
 	} network;

@@ -301,6 +301,7 @@ void nsbox_policy_free(struct nsbox_policy *p)
 		p->network.opened,
 		p->network.banned_nets,
 		p->network.banned_names,
+		p->network.tls_ports,
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		json_strings_free(lists[i]);

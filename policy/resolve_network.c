@@ -190,6 +190,13 @@ int policy_take_egress(struct nsbox_policy *p, const struct nsbox_ceiling *c)
 		if (strings_add_take(&p->network.opened, strdup(net)) < 0)
 			return -ENOMEM;
 	strings_sort_unique(p->network.opened);
+	for (size_t i = 0; c->tls_ports[i]; i++) {
+		char port[8];
+
+		snprintf(port, sizeof(port), "%u", c->tls_ports[i]);
+		if (strings_add_take(&p->network.tls_ports, strdup(port)) < 0)
+			return -ENOMEM;
+	}
 	p->network.connections = c->connections ? c->connections : CONNECTIONS;
 	p->network.transfer = c->transfer;
 	p->network.transfer_rate = c->transfer_rate;

@@ -32,7 +32,9 @@ struct attempt {
 	bool at_once;	/* it was connected when it had hardly begun */
 };
 
-enum conn_state { CONN_NAMING, CONN_TRYING, CONN_OPEN };
+enum conn_state { CONN_HELLO, CONN_NAMING, CONN_TRYING, CONN_OPEN };
+
+struct handshake;
 
 struct conn {
 	struct waiter waiter; /* first: a waiter is its connection */
@@ -48,7 +50,8 @@ struct conn {
 	unsigned under_way;
 	int last_error;
 	struct loop_timer next_try;
-	struct outer outer; /* connected to */
+	struct outer outer;	     /* connected to */
+	struct handshake *handshake; /* with the operator's proxy */
 	struct side side[2];
 	struct flow flow[2];
 	uint64_t began_us, active_us;
@@ -59,6 +62,17 @@ void pump_start(struct conn *c);
 void pump_run(struct conn *c); /* bytes may pass again */
 void pump_done(struct conn *c);
 
+/* hello.c: has it to begin with TLS for its name? Then wait for that. */
+bool hello_wanted(const struct conn *c);
+void hello_wait(struct conn *c);
+
+/* upstream.c: side[OUTSIDE] is connected to the proxy: have it connect to c->outer. */
+void proxy_shake_hands(struct conn *c);
+
+/* relay.c: it may be connected now; it may not; not to this address, but perhaps to another. */
+void conn_go_on(struct conn *c);
+void conn_refuse(struct conn *c, const char *why, const char *pointer);
+void conn_try_again(struct conn *c, int errnum);
 /* relay.c: take the connection down. reset: both ends hear of it. errnum 0 with verdict ALLOWED. */
 void conn_end(struct conn *c, unsigned verdict, int errnum, const char *why, bool reset);
 

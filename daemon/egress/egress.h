@@ -8,6 +8,8 @@
  *   resolver.c  addresses outside, by c-ares
  *   lookup.c    the name server inside (dns.c: its messages)
  *   relay.c     connections: who is meant, may it be, which address answers first
+ *   hello.c     connections that have to begin with TLS for their name (tls.c: that beginning)
+ *   upstream.c  the operator's proxy
  *   pump.c      bytes between two sockets
  *   confine.c   what the process does to itself before all that
  */
@@ -33,12 +35,19 @@ struct pipe_end {
 };
 #define SPARE_PIPES 32
 
+struct proxy {
+	struct sockaddr_storage addr;
+	socklen_t len; /* 0: there is none */
+	bool socks;    /* else HTTP */
+};
+
 struct broker {
 	struct loop *loop;
 	struct resolver *resolver;
 	struct reports *reports;
 	struct box *boxes;
 	unsigned conns, conns_max; /* of all sandboxes */
+	struct proxy proxy;
 	struct pipe_end spare[SPARE_PIPES];
 	unsigned spares;
 	struct loop_timer tick; /* once a second: what has been idle too long */
@@ -158,6 +167,9 @@ void relay_refill(struct box *x); /* bytes may pass again */
 /* control.c */
 int control_run(struct broker *b, int control, int report, struct nsbox_error *err);
 void report_event(struct box *x, struct egress_event *e);
+
+/* url NULL: none */
+int proxy_read(struct proxy *p, const char *url, struct nsbox_error *err);
 
 int confine(struct nsbox_error *err);
 

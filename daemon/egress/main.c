@@ -20,15 +20,13 @@
 
 struct arguments {
 	uint64_t fd, report_fd;
-	const char *servers;
+	const char *servers, *proxy;
 };
 
 static const struct option options[] = {
-	{ "fd", required_argument, NULL, 'f' },
-	{ "report-fd", required_argument, NULL, 'r' },
-	{ "servers", required_argument, NULL, 's' },
-	{ "version", no_argument, NULL, 'V' },
-	{ 0 },
+	{ "fd", required_argument, NULL, 'f' },	     { "report-fd", required_argument, NULL, 'r' },
+	{ "servers", required_argument, NULL, 's' }, { "proxy", required_argument, NULL, 'p' },
+	{ "version", no_argument, NULL, 'V' },	     { 0 },
 };
 
 static bool is_socket(uint64_t fd)
@@ -54,6 +52,8 @@ static int parse(int argc, char **argv, struct arguments *a)
 		}
 		if (c == 's')
 			a->servers = optarg;
+		else if (c == 'p')
+			a->proxy = optarg;
 		else if (c == 'f')
 			ok = parse_u64(optarg, &a->fd);
 		else if (c == 'r')
@@ -62,7 +62,7 @@ static int parse(int argc, char **argv, struct arguments *a)
 			ok = false;
 		if (!ok) {
 			fprintf(stderr, "usage: nsbox-egress [--fd N] [--report-fd N] "
-					"[--servers ADDRESS[:PORT],...]\n");
+					"[--servers ADDRESS[:PORT],...] [--proxy URL]\n");
 			return 2;
 		}
 	}
@@ -106,6 +106,8 @@ int main(int argc, char **argv)
 	r = loop_new(&b.loop, &err);
 	if (r == 0)
 		r = resolver_new(b.loop, a.servers, &b.resolver, &err);
+	if (r == 0)
+		r = proxy_read(&b.proxy, a.proxy, &err);
 	if (r == 0)
 		r = confine(&err);
 	if (r == 0)

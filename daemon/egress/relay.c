@@ -83,6 +83,7 @@ void conn_end(struct conn *c, unsigned verdict, int errnum, const char *why, boo
 	if (c->state == CONN_NAMING && c->name)
 		name_forget(c->name, &c->waiter);
 	stop_trying(c);
+	free(c->handshake);
 	pump_done(c);
 	for (int i = 0; i < 2; i++) {
 		if (hard)
@@ -118,7 +119,10 @@ static void connected(struct conn *c, struct attempt *a)
 	setsockopt(c->side[OUTSIDE].fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(c->side[INSIDE].fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(c->side[OUTSIDE].fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	pump_start(c);
+	if (c->box->broker->proxy.len)
+		proxy_shake_hands(c);
+	else
+		pump_start(c);
 }
 
 static void on_attempt(void *ctx, uint32_t events)
@@ -152,21 +156,35 @@ static bool is_connected(int fd)
 	       info.tcpi_state == TCP_ESTABLISHED;
 }
 
-/* 0: under way, or there at once; else why not. */
-static int start_attempt(struct conn *c, struct attempt *a, const struct outer *o)
+/* Its address, or the proxy's. */
+static socklen_t where(const struct conn *c, const struct outer *o, struct sockaddr_storage *ret)
 {
 	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(c->port) };
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(c->port) };
-	int r;
+	const struct proxy *p = &c->box->broker->proxy;
+	bool four = o->family == 4;
 
+	if (p->len) {
+		*ret = p->addr;
+		return p->len;
+	}
 	memcpy(&v4.sin_addr, o->addr, 4);
 	memcpy(&v6.sin6_addr, o->addr, 16);
-	a->fd = socket(o->family == 4 ? AF_INET : AF_INET6,
-		       SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	memcpy(ret, four ? (void *)&v4 : (void *)&v6, four ? sizeof(v4) : sizeof(v6));
+	return four ? sizeof(v4) : sizeof(v6);
+}
+
+/* 0: under way, or there at once; else why not. */
+static int start_attempt(struct conn *c, struct attempt *a, const struct outer *o)
+{
+	struct sockaddr_storage to;
+	socklen_t len = where(c, o, &to);
+	int r;
+
+	a->fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (a->fd < 0)
 		return errno;
-	r = o->family == 4 ? connect(a->fd, (struct sockaddr *)&v4, sizeof(v4))
-			   : connect(a->fd, (struct sockaddr *)&v6, sizeof(v6));
+	r = connect(a->fd, (struct sockaddr *)&to, len);
 	if (r < 0 && errno != EINPROGRESS)
 		return errno;
 	a->at_once = r == 0 || is_connected(a->fd);
@@ -196,7 +214,7 @@ static void try_next(struct conn *c)
 		}
 		if (e == 0) {
 			c->under_way++;
-			if (c->tried < c->n_candidates)
+			if (c->tried < c->n_candidates && !c->box->broker->proxy.len)
 				loop_timer_set(c->box->broker->loop, &c->next_try, STAGGER_US);
 			return;
 		}
@@ -206,6 +224,12 @@ static void try_next(struct conn *c)
 	}
 	if (!c->under_way)
 		conn_end(c, EGRESS_FAILED, c->last_error, strerrordesc_np(c->last_error), true);
+}
+
+void conn_try_again(struct conn *c, int errnum)
+{
+	c->last_error = errnum;
+	try_next(c);
 }
 
 /* Those of the addresses that nobody has denied. */
@@ -237,6 +261,26 @@ static void on_name(struct waiter *w, struct name *n)
 		begin(c, n->outer, n->n_outer);
 	else
 		conn_end(c, EGRESS_FAILED, EHOSTUNREACH, "the name has no address any more", true);
+}
+
+void conn_go_on(struct conn *c)
+{
+	const struct outer to = c->outer;
+
+	c->state = CONN_NAMING;
+	if (c->name)
+		name_wait(c->name, &c->waiter);
+	else
+		begin(c, &to, 1);
+}
+
+void conn_refuse(struct conn *c, const char *why, const char *pointer)
+{
+	struct judgement j = { .allowed = false };
+
+	snprintf(j.why, sizeof(j.why), "%s", why);
+	snprintf(j.pointer, sizeof(j.pointer), "%s", pointer);
+	refuse(c, &j);
 }
 
 /* ------------------------------------------------------------------ accepting */
@@ -318,10 +362,10 @@ static void decide(struct conn *c, const struct outer *to)
 		return;
 	}
 	c->judgement = j;
-	if (c->name)
-		name_wait(c->name, &c->waiter);
+	if (hello_wanted(c))
+		hello_wait(c);
 	else
-		begin(c, to, 1);
+		conn_go_on(c);
 }
 
 static void set_accepting(struct box *x, bool on)
@@ -424,7 +468,10 @@ void relay_tick(struct box *x)
 	for (struct conn *c = x->conns, *next; c; c = next) {
 		next = c->next;
 		if (c->state != CONN_OPEN && now - c->began_us > l->connect_s * UINT64_C(1000000))
-			conn_end(c, EGRESS_FAILED, ETIMEDOUT, "no answer from outside", true);
+			conn_end(c, EGRESS_FAILED, ETIMEDOUT,
+				 c->state == CONN_HELLO ? "it did not begin to speak TLS"
+							: "no answer from outside",
+				 true);
 		else if (now - c->active_us > l->idle_s * UINT64_C(1000000))
 			conn_end(c, EGRESS_ALLOWED, ETIMEDOUT, "nothing passed for too long", true);
 		else if (now - c->began_us > l->total_s * UINT64_C(1000000))

@@ -246,6 +246,7 @@ static const struct json_field config_fields[] = {
 	{ "dataDir",     take_path,       AT(data_dir), .max = SPACE(data_dir) },
 	{ "stateDir",    take_path,       AT(state_dir), .max = SPACE(state_dir) },
 	{ "libexec",     take_path,       AT(libexec), .max = SPACE(libexec) },
+	{ "egressProxy", take_chars,      AT(egress_proxy), .max = SPACE(egress_proxy) },
 	{ "egressDns",   take_chars,      AT(egress_dns), .max = SPACE(egress_dns) },
 };
 /* clang-format on */

@@ -37,6 +37,7 @@ TEXT(socket, socket_path, ANY_TEXT)
 TEXT(user, user, ANY_TEXT)
 TEXT(tcp, tcp, ANY_TEXT)
 TEXT(egress_dns, egress_dns, ANY_TEXT)
+TEXT(egress_proxy, egress_proxy, ANY_TEXT)
 TEXT(state_dir, state_dir, ABSOLUTE)
 TEXT(libexec, libexec, ABSOLUTE)
 TEXT(data_dir, data_dir, ABSOLUTE)
@@ -196,6 +197,7 @@ static const struct {
 	{ "state-dir",  "DIR",  on_state_dir, "where images are kept (default /var/lib/nsbox as root)" },
 	{ "libexec",    "DIR",  on_libexec,   "where nsbox-spawn and the workers are" },
 	{ "egress-dns", "ADDRESS[:PORT],...", on_egress_dns, "name servers for runs (default: of resolv.conf)" },
+	{ "egress-proxy", "URL", on_egress_proxy, "a proxy that connects for runs: socks5:// or http://HOST:PORT" },
 	{ "foreground", NULL,   on_nothing,   "stay in the foreground (always so)" },
 	{ "help",       NULL,   on_help,      "show this" },
 	{ "version",    NULL,   on_version,   "show the version" },
@@ -308,10 +310,11 @@ static const struct {
 	const char *name;
 	bool text;
 } fixed[] = {
-	FIXED(socket_path, "socket", true),   FIXED(user, "user", true),
-	FIXED(state_dir, "stateDir", true),   FIXED(libexec, "libexec", true),
-	FIXED(data_dir, "dataDir", true),     FIXED(tcp, "tcp.listen", true),
-	FIXED(egress_dns, "egressDns", true), FIXED(request_s, "requestTime", false),
+	FIXED(socket_path, "socket", true),	FIXED(user, "user", true),
+	FIXED(state_dir, "stateDir", true),	FIXED(libexec, "libexec", true),
+	FIXED(data_dir, "dataDir", true),	FIXED(tcp, "tcp.listen", true),
+	FIXED(egress_dns, "egressDns", true),	FIXED(egress_proxy, "egressProxy", true),
+	FIXED(request_s, "requestTime", false),
 };
 
 const char *options_fixed(const struct front_options *was, const struct front_options *is)

@@ -40,9 +40,10 @@ struct front_options {
 	char user[64]; /* whom the front becomes; "": "nsbox" as root, else the caller */
 	char state_dir[OPTION_PATH_MAX], libexec[OPTION_PATH_MAX]; /* "": defaults */
 	char data_dir[OPTION_PATH_MAX];
-	char egress_dns[256]; /* name servers of runs, "": those of resolv.conf */
-	char tcp[80];	      /* ADDRESS:PORT, "" for none */
-	bool tcp_any;	      /* also where that is no loopback address */
+	char egress_dns[256];	/* name servers of runs, "": those of resolv.conf */
+	char egress_proxy[256]; /* that connects for runs, "": none */
+	char tcp[80];		/* ADDRESS:PORT, "" for none */
+	bool tcp_any;		/* also where that is no loopback address */
 	/* Files that the supervisor opens for the front, "" for none: */
 	char tokens[OPTION_PATH_MAX], secrets[OPTION_PATH_MAX];
 	/* The rest can be changed by a reload: */

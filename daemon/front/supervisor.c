@@ -169,14 +169,18 @@ static int start_spawn(struct supervisor *s, int sock, int egress, struct nsbox_
 /* It becomes another user by itself. */
 static int start_egress(struct supervisor *s, int control, int reports, struct nsbox_error *err)
 {
-	char *const argv[] = { (char *)"nsbox-egress",
-			       (char *)"--report-fd",
-			       (char *)"4",
-			       *s->opt->egress_dns ? (char *)"--servers" : NULL,
-			       s->opt->egress_dns,
-			       NULL };
+	char *argv[8] = { (char *)"nsbox-egress", (char *)"--report-fd", (char *)"4" };
+	unsigned n = 3;
 	const int fds[] = { control, reports };
 
+	if (*s->opt->egress_dns) {
+		argv[n++] = (char *)"--servers";
+		argv[n++] = s->opt->egress_dns;
+	}
+	if (*s->opt->egress_proxy) {
+		argv[n++] = (char *)"--proxy";
+		argv[n++] = s->opt->egress_proxy;
+	}
 	return start(s, &s->egress, s->egress_path, argv, fds, ARRAY_SIZE(fds), false, err);
 }
 

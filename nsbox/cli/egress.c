@@ -28,11 +28,11 @@ void run_egress_init(struct run_egress *e)
 
 /* ------------------------------------------------------------------ the child */
 
-static _Noreturn void become(int sock, pid_t parent, const char *servers)
+static _Noreturn void become(int sock, pid_t parent, const char *servers, const char *proxy)
 {
 	char path[4096];
-	const char *const argv[] = { "nsbox-egress", "--servers", servers, NULL };
-	const char *const plain[] = { "nsbox-egress", NULL };
+	const char *argv[6] = { "nsbox-egress" };
+	unsigned n = 1;
 	char *const env[] = { NULL };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	sigset_t none;
@@ -44,8 +44,16 @@ static _Noreturn void become(int sock, pid_t parent, const char *servers)
 	    null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(sock, 3) < 0 ||
 	    fcntl(3, F_SETFD, 0) < 0 || close_range(4, ~0u, 0) < 0)
 		_exit(1);
+	if (servers) {
+		argv[n++] = "--servers";
+		argv[n++] = servers;
+	}
+	if (proxy) {
+		argv[n++] = "--proxy";
+		argv[n++] = proxy;
+	}
 	cli_libexec("nsbox-egress", path, sizeof(path));
-	execve(path, (char *const *)(servers ? argv : plain), env);
+	execve(path, (char *const *)argv, env);
 	fprintf(stderr, "nsbox: start '%s': %m\n", path);
 	_exit(127);
 }
@@ -63,7 +71,7 @@ static int wait_ready(struct run_egress *e, struct nsbox_error *err)
 }
 
 int run_egress_start(struct run_egress *e, const struct nsbox_plan *plan, const char *servers,
-		     struct nsbox_error *err)
+		     const char *proxy, struct nsbox_error *err)
 {
 	pid_t parent = getpid();
 	auto_close int theirs = -1;
@@ -78,7 +86,7 @@ int run_egress_start(struct run_egress *e, const struct nsbox_plan *plan, const 
 	theirs = sv[1];
 	e->pid = fork();
 	if (e->pid == 0)
-		become(theirs, parent, servers);
+		become(theirs, parent, servers, proxy);
 	if (e->pid < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "start nsbox-egress");
 	e->log.used = true;

@@ -19,9 +19,10 @@ struct run_egress {
 };
 
 void run_egress_init(struct run_egress *e);
-/* Start one if the plan needs it, and wait until it is ready. servers NULL: those of resolv.conf. */
+/* Start one if the plan needs it, and wait until it is ready. servers NULL: those of resolv.conf;
+ * proxy NULL: none. */
 int run_egress_start(struct run_egress *e, const struct nsbox_plan *plan, const char *servers,
-		     struct nsbox_error *err);
+		     const char *proxy, struct nsbox_error *err);
 /* NSBOX_EVENT_LISTENERS: hand them over. */
 int run_egress_listeners(struct run_egress *e, struct nsbox_sandbox *sb, struct nsbox_error *err);
 /* Take what it has to tell. */

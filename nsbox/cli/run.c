@@ -471,7 +471,8 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 	if (r == 0 && c->opt->trace)
 		r = trace_file_open(&c->trace, err);
 	if (r == 0)
-		r = run_egress_start(&c->egress, c->plan, c->opt->egress_servers, err);
+		r = run_egress_start(&c->egress, c->plan, c->opt->egress_servers,
+				     c->opt->egress_proxy, err);
 	if (r == 0)
 		r = nsbox_sandbox_new(c->plan, c->root, &so, &c->sb, err);
 	if (r < 0)

@@ -32,6 +32,7 @@ SETTER(restore)
 SETTER(ceiling)
 SETTER(egress_servers)
 SETTER(egress_banned)
+SETTER(egress_proxy)
 
 static int append(const char **list, unsigned *n, unsigned max, const char *v, const char *option)
 {
@@ -167,6 +168,8 @@ static const struct option_row rows[] = {
 	  set_egress_banned },
 	{ "egress-dns", 0, "ADDRESS[:PORT],...", "name servers (default: those of resolv.conf)",
 	  set_egress_servers },
+	{ "egress-proxy", 0, "URL", "a proxy that connects: socks5://HOST:PORT or http://HOST:PORT",
+	  set_egress_proxy },
 	{ "trace", 0, NULL, "tell which files it could not open, with --result (slow)", set_trace },
 	{ "verbose", 'v', NULL, "print what was enforced", set_verbose },
 	{ NULL, 0, NULL, NULL, NULL },

@@ -70,6 +70,7 @@ struct nsbox_ceiling {
 	 * (each with its NUL), and a list of what is banned. */
 	uint32_t n_opened, connections;	  /* connections 0: built-in */
 	uint64_t transfer, transfer_rate; /* bytes, bytes in a second; 0: no limit */
+	uint16_t tls_ports[16]; /* ends with 0: where names take TLS for themselves alone */
 	char opened[1024];
 	char banned[2048]; /* "10.0.0.0/8,192.0.2.1,.*\\.example\\.com", "" for none */
 };
