@@ -210,9 +210,9 @@ static const struct json_table host_table = {
 
 static const struct json_field network_fields[] = {
 	{ "mode", json_take_choice, AT(network.mode), .choices = network_modes, .preset = "by profile",
-	  .help = "nothing, the hosts listed, or all but what is always denied" },
+	  .marks = JSON_LIVE, .help = "nothing, the hosts listed, or all but what is always denied" },
 	{ "allow", json_take_list, AT(network.allow), .max = 64, .table = &host_table,
-	  .help = "hosts that may be reached" },
+	  .marks = JSON_LIVE, .help = "hosts that may be reached" },
 	{ "denyCidrs", json_take_strings, AT(network.deny_cidrs), .max = 64, .check = check_cidr,
 	  .help = "networks not to be reached, besides those that never are" },
 	{ "dns", json_take_choice, AT(network.dns), .choices = dns_modes, .preset = "\"broker\"",
