@@ -7,6 +7,7 @@ Where it says that a tier is reached a run works there; where it says that it is
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -23,8 +24,11 @@ def here(argv, **_):
 
 
 def doctor(run, **how):
-    done = run([paths.NSBOX, "doctor", "--json"], **how)
-    return json.loads(done.stdout) if done.returncode == 0 else {"tier": "?", "error": done.stderr.decode()}
+    """Its report; with the tier that a run needs required, the exit status has to agree."""
+    done = run([paths.NSBOX, "doctor", "--json", "--require", "namespace"], **how)
+    report = json.loads(done.stdout) if done.stdout else {"tier": "?", "error": done.stderr.decode()}
+    agrees = done.returncode == (0 if report["tier"] in ("namespace", "cgroup") else 1)
+    return report if agrees else {"tier": "exit status %d" % done.returncode, "error": repr(report)}
 
 
 def missing(report):
@@ -82,6 +86,30 @@ def test_faults(t):
         t.equal(missing(report), usual | layers, "what is missing behind %s" % fault)
         t.ok(words in remedy(report, layer), "and its remedy", remedy(report, layer))
     t.ok("6.12" in [k["linux"] for k in report["newerKernels"]], "without Landlock newer kernels have something to add")
+
+
+# Settings of kernels that others build, in a /proc/sys/kernel of the test's own, and the refusal they bring.
+SETTINGS = (("apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0", True),
+            ("unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1", False))
+SET = 'mount -t tmpfs none /proc/sys/kernel && echo "$2" >"/proc/sys/kernel/$1" && shift 2 && exec "$@"'
+
+
+def test_settings(t):
+    if os.getuid() != 0:
+        t.note("mounting over /proc/sys takes root")
+        return
+    for name, value, words, profile in SETTINGS:
+        def set_up(argv, name=name, value=value, **_):
+            return here(["unshare", "-m", "sh", "-c", SET, "sh", name, value, ENOSYS_TOOL, "clone3:EACCES", "--", *argv])
+        report = doctor(set_up)
+        t.equal(report["tier"], "process", "%s: no namespaces" % name) or t.note(repr(report))
+        t.ok(words in remedy(report, "user"), "%s: the setting that gives them" % name, remedy(report, "user"))
+        text = report["apparmorProfile"] or ""
+        named = re.findall(r"^profile \S+ (/\S+) flags=\(unconfined\) \{\n  userns,\n\}$", text, re.M)
+        t.equal(len(named), 2 if profile else 0, "%s: a profile where that is what it takes" % name) or t.note(text)
+        t.ok(all(os.access(path, os.X_OK) for path in named), "%s: of programs that are there" % name, text)
+        shown = set_up([paths.NSBOX, "doctor"]).stdout.decode()
+        t.equal("apparmor_parser -r" in shown, profile, "%s: the same as text" % name)
 
 
 # ---------------------------------------------------------------- containers

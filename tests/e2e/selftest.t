@@ -12,15 +12,15 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import paths, service, tap
+from nsboxtest import images, paths, service, tap
 
 # One for each way a probe is run and judged; the whole is `nsbox selftest`.
 SHORT = ["A06-pid", "A09", "B04", "B25-files", "C09", "D13", "E01", "F03", "G01-loopback", "H03-heap", "H09", "W01"]
 
 
-def selftest(*options):
+def selftest(*options, env=None):
     done = subprocess.run([paths.NSBOX, "selftest", *options], stdin=subprocess.DEVNULL, capture_output=True,
-                          check=False, timeout=300)
+                          check=False, timeout=300 * tap.slow(), env=env)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -59,6 +59,46 @@ def test_daemon(t):
 
 
 LIVE = ["A06-pid", "B04", "B25-files", "C09", "D13", "E01", "F03", "G17", "W01"]
+
+
+def verdicts(*options, env=None):
+    """{id: (verdict, tiers, text)} of a report, and the exit status."""
+    status, out, err = selftest("--json", *options, env=env)
+    report = json.loads(out) if out.startswith("{") else {"probes": [], "error": err}
+    return status, {p["id"]: (p["verdict"], sorted(p["tiers"]), json.dumps(p)) for p in report["probes"]}, err
+
+
+def test_chosen(t):
+    """Profile, manifest and tier choose what is tested: tracing is a right of one profile and not of another."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as f:
+        json.dump({"manifestVersion": 1, "name": "m", "process": {"ptrace": False}}, f)
+        f.flush()
+        for options, verdict in (([], "n/a"), (["--profile", "strict"], "held"), (["--profile", "build"], "n/a"),
+                                 (["--manifest", f.name], "held")):
+            status, found, err = verdicts("--tier", "namespace", "--only", "D11", "--only", "B04", *options)
+            t.equal((status, {i: v[0] for i, v in found.items()}), (0, {"B04": "held", "D11": verdict}),
+                    "tracing and a file of the host with %s" % (options or "the standard profile")) or t.note(err)
+    top = json.loads(subprocess.run([paths.NSBOX, "doctor", "--json"], capture_output=True, check=True).stdout)["tier"]
+    for tier in ("namespace", "cgroup"):
+        status, found, err = verdicts("--tier", tier, "--only", "B04")
+        if tier == top or tier == "namespace":
+            t.equal((status, found.get("B04", ())[:2]), (0, ("held", [tier])), "--tier %s and no other" % tier)
+        else:
+            t.ok(status == 125 and "does not reach" in err, "--tier %s is refused where it is not reached" % tier, err)
+
+
+def test_image(t):
+    """In an image that has nothing but a shell the probes hold as well."""
+    place = paths.scratch("img-")
+    os.chmod(place, 0o755)
+    env = {**os.environ, "NSBOX_STATE_DIR": os.path.join(place, "state")}
+    done = subprocess.run([paths.NSBOX, "image", "import", "small", "-"], input=images.tar(*images.busybox()), env=env,
+                          capture_output=True, check=False)
+    t.equal(done.returncode, 0, "an image") or t.note(done.stderr.decode())
+    chosen = ("B04", "B11-write", "B25-files", "D13", "E01", "W01")
+    status, found, err = verdicts("--tier", "namespace", "--image", "small", *only(chosen), env=env)
+    t.equal({i: v[0] for i, v in found.items()}, dict.fromkeys(chosen, "held"), "all held in it") or t.note(repr((found, err)))
+    t.equal(status, 0, "exit status")
 
 
 # ---------------------------------------------------------------- it notices

@@ -78,7 +78,7 @@ struct nsbox_plan *box_plan(const char *manifest, void (*fn)(struct plan_fixed *
 unsigned box_slow(void)
 {
 	const char *text = getenv("NSBOX_SLOW");
-	int factor = text ? atoi(text) : 1;
+	long factor = text ? strtol(text, NULL, 10) : 1;
 
 	return factor > 1 ? (unsigned)factor : 1;
 }
