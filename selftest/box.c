@@ -17,6 +17,7 @@
 #include "selftest/selftest.h"
 
 #define PROBE_MAX (16u << 20)
+#define PROBE_MS  60000 /* an emulated processor takes its time, and a probe that hangs is rare */
 
 /* ------------------------------------------------------------------ policy */
 
@@ -206,7 +207,7 @@ static void run(const struct box *b, const struct probe_row *row, const char *co
 	};
 	const struct nsbox_exec ex = {
 		.argv = argv,
-		.wall_ms = row->flags & PF_WALL_TIME ? 400 : 15000,
+		.wall_ms = row->flags & PF_WALL_TIME ? 400 : PROBE_MS,
 	};
 	const struct nsbox_io io = { in, out, out, -1, -1 };
 	struct nsbox_error err = { 0 };
@@ -254,7 +255,7 @@ static int start_neighbour(const struct box *b, const struct probe_row *row, con
 		r = nsbox_sandbox_exec(*ret, &ex, &(struct nsbox_io){ -1, out, out, -1, -1 }, NULL,
 				       &err);
 	while (r == 0 && ev.kind != NSBOX_EVENT_STARTED) {
-		r = nsbox_sandbox_next(*ret, 15000, &ev, &err);
+		r = nsbox_sandbox_next(*ret, PROBE_MS, &ev, &err);
 		if (ev.kind != NSBOX_EVENT_STARTED && ev.kind != NSBOX_EVENT_READY)
 			r = -ECHILD;
 	}

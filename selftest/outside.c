@@ -25,7 +25,7 @@
 #include "nsbox/util.h"
 #include "selftest/selftest.h"
 
-#define CONTROL_SECONDS 20
+#define CONTROL_SECONDS 60
 
 /* ------------------------------------------------------------------ programs */
 
