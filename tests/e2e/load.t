@@ -68,7 +68,7 @@ def test_load(t):
                 t.ok(r["refused"] <= full, "and none but those that found the queue full was refused", r["said"])
                 t.note("%s: %d, of these %d refused, median %d ms" % (name, r["done"], r["refused"], r["median"]))
             t.ok(tap.wait_until(lambda: d.ask("GET", "/healthz")[1]["queue"]["running"] +
-                                d.ask("GET", "/healthz")[1]["queue"]["waiting"] == 0, 120), "all of it comes to an end")
+                                d.ask("GET", "/healthz")[1]["queue"]["waiting"] == 0, 1200), "all of it comes to an end")
             t.ok(tap.wait_until(lambda: len(os.listdir("/proc/%d/fd" % front)) <= fds + 4, 30), "descriptors are as before",
                  "%d, then %d" % (fds, len(os.listdir("/proc/%d/fd" % front))))
             t.ok(rss(front) < before + 60, "memory is flat", "%.0f MB, then %.0f MB" % (before, rss(front)))
