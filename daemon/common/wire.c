@@ -143,7 +143,7 @@ static bool image_name_ok(const char *s)
 static const struct {
 	uint8_t min, max;
 } request_fds[WIRE_KIND_MAX] = {
-	[WIRE_NEW] = { 1, 3 },		[WIRE_EXEC] = { 1, 6 },	  [WIRE_KILL] = { 0, 0 },
+	[WIRE_NEW] = { 1, 3 },		[WIRE_EXEC] = { 1, 7 },	  [WIRE_KILL] = { 0, 0 },
 	[WIRE_COLLECT] = { 1, 1 },	[WIRE_FILES] = { 1, 3 },  [WIRE_UPPER] = { 1, 1 },
 	[WIRE_FILES_CANCEL] = { 0, 0 }, [WIRE_IMAGES] = { 1, 1 }, [WIRE_END] = { 0, 0 },
 };
