@@ -185,7 +185,7 @@ static void exec_beyond_mask(struct wire_request *q)
 {
 	q->kind = WIRE_EXEC;
 	q->exec = 9;
-	q->arg = 1 << 5;
+	q->arg = WIRE_IO_ALL + 1;
 }
 static void kill_with_fd(struct wire_request *q)
 {
