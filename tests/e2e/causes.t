@@ -143,7 +143,9 @@ def check(t, by):
     for cause, manifest, act, twin, more in ROWS:
         report = by.run(act, manifest) or {}
         got = {k: signal_name(report.get(k)) if k == "signal" else report.get(k) for k in more}
-        t.equal((report.get("cause"), got), (cause, more), "%s: %s" % (by.name, cause))
+        # Nobody counts refused forks but a control group: without one the program's own end is all there is.
+        told = "exit" if cause == "pids" and report["limits"]["by"] == "process" else cause
+        t.equal((report.get("cause"), got), (told, more), "%s: %s" % (by.name, cause))
         if cause == "memory":
             limit = report["limits"]["memory"]
             t.ok(limit == 64 * MI and report["oom_kills"] >= 1 and 32 * MI < report["memory_peak"] < 128 * MI,
