@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "nsbox/sandbox_private.h"
@@ -21,6 +22,7 @@ struct observer {
 	struct observer *next;
 	uint32_t id; /* of its exec */
 	int pidfd;
+	pid_t pid; /* ours until it is collected */
 };
 
 static struct observed *table_new(void)
@@ -43,9 +45,10 @@ void observe_forget(struct exec *ex)
 }
 
 /* The plan is kept out of children (nsbox_plan_open): the observer gets a copy of the filter. */
-static int fork_observer(const struct nsbox_sandbox *sb, struct observer_task *task, int *ret_pidfd)
+static int fork_observer(const struct nsbox_sandbox *sb, struct observer_task *task,
+			 struct observer *ret)
 {
-	struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uintptr_t)ret_pidfd };
+	struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uintptr_t)&ret->pidfd };
 	const struct sock_filter *filter =
 		blob_get(plan_blob(sb->plan), SEC_BPF, sizeof(*filter), &task->n);
 	auto_free struct sock_filter *copy = calloc(task->n, sizeof(*copy));
@@ -63,6 +66,7 @@ static int fork_observer(const struct nsbox_sandbox *sb, struct observer_task *t
 	if (pid == 0)
 		observer_main(task);
 	r = pid < 0 ? -errno : 0;
+	ret->pid = pid;
 	observer_release(task);
 	return r;
 }
@@ -98,7 +102,7 @@ int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struc
 
 	ex->observed = table_new();
 	task.table = ex->observed;
-	r = o && ex->observed ? fork_observer(sb, &task, &o->pidfd) : -ENOMEM;
+	r = o && ex->observed ? fork_observer(sb, &task, o) : -ENOMEM;
 	if (r < 0) {
 		free(o);
 		observe_forget(ex);
@@ -111,6 +115,14 @@ int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struc
 	o->next = sb->observers;
 	sb->observers = o;
 	return sandbox_watch(sb, o->pidfd, WATCH_OBSERVER, ex->id, err);
+}
+
+/* Not before: what the witness is refused is waited for, by the one who waits for the program. */
+void observe_behind(struct nsbox_sandbox *sb, uint32_t id)
+{
+	for (struct observer *o = sb->observers; o; o = o->next)
+		if (o->id == id)
+			(void)setpriority(PRIO_PROCESS, (id_t)o->pid, 10);
 }
 
 static void collect(struct observer *o)

@@ -23,7 +23,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -200,9 +199,6 @@ static int leave_owner(const struct observer_task *t)
 		       prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
 		       prctl(PR_SET_NAME, "nsbox-observer", 0, 0, 0) < 0))
 		r = -errno;
-	/* Behind whatever the machine has to do. */
-	if (r == 0 && setpriority(PRIO_PROCESS, 0, 10) < 0)
-		r = errno == EACCES || errno == EPERM ? 0 : -errno;
 	return r;
 }
 

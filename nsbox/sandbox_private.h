@@ -135,6 +135,8 @@ int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struc
 /* Map the caller's file, and make the pair between observer and prober (prober.c). */
 int observe_trace(struct nsbox_sandbox *sb, struct exec *ex, int file, int *ret_prober,
 		  struct nsbox_error *err);
+/* From the program's start on: behind whatever the machine has to do. */
+void observe_behind(struct nsbox_sandbox *sb, uint32_t id);
 void observe_ended(struct nsbox_sandbox *sb, uint32_t id);
 void observe_end_all(struct nsbox_sandbox *sb);
 void observe_forget(struct exec *ex);

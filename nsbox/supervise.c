@@ -67,6 +67,7 @@ static void channel_closed(struct nsbox_sandbox *sb, struct exec *ex)
 	if (ex->start_error.code || ex->phase != EXEC_START)
 		return;
 	ex->started_us = monotonic_us();
+	observe_behind(sb, ex->id);
 	sb->watch_at = ex->started_us + WATCH_INTERVAL_US;
 	stop_enter(sb, ex, EXEC_RUN, ex->wall_us);
 	event_push(sb, NSBOX_EVENT_STARTED, ex->id);
