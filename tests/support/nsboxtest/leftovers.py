@@ -9,6 +9,7 @@ because the kernel takes a moment to take namespaces down.
 
 import ctypes
 import os
+import re
 import stat
 import tempfile
 
@@ -63,6 +64,14 @@ def descendants(root):
             if not (state == "Z" and parent == os.getpid()):
                 found[(pid, start)] = "%s%s" % (name, " (zombie)" if state == "Z" else "")
     return found
+
+
+def in_sandbox(pid):
+    """Whether a process lives in a pid namespace below ours: init keeps the name of who cloned it."""
+    def depth(of):
+        found = re.search(r"^NSpid:(.*)$", read("/proc/%s/status" % of), re.M)
+        return len(found.group(1).split()) if found else 0
+    return depth(pid) > depth("self")
 
 
 def reap_orphans(known):

@@ -15,6 +15,9 @@ import time
 from . import leftovers, paths, tap
 
 
+OWN = ("nsboxd", "nsbox-spawn", "nsbox-egress")
+
+
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path, timeout):
         super().__init__("localhost", timeout=timeout)
@@ -105,15 +108,16 @@ class Daemon:
         return fetch(self.socket, method, path, body, timeout, headers)
 
     def pids(self):
-        """The service's own long-lived processes; asked for while nothing runs.
+        """The service's own long-lived processes, and none of its sandboxes'.
 
-        The init of a run that is just over, or a worker, may still be about for a moment.
+        A worker, which has the name of its program as soon as it runs, may still be about for a moment.
         """
         seen = None
         while True:
-            now = leftovers.descendants(self.pid)
+            now = [pid for (pid, _), name in leftovers.descendants(self.pid).items()
+                   if name in OWN and not leftovers.in_sandbox(pid)]
             if now == seen:
-                return [self.pid, *(pid for pid, _ in now)]
+                return [self.pid, *now]
             seen = now
             time.sleep(0.5)
 
