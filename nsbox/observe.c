@@ -23,6 +23,10 @@ struct observer {
 	uint32_t id; /* of its exec */
 	int pidfd;
 	pid_t pid; /* ours until it is collected */
+
+	/* Of one that waits for its listener: */
+	int place;
+	struct observed *table;
 };
 
 static struct observed *table_new(void)
@@ -92,12 +96,80 @@ int observe_trace(struct nsbox_sandbox *sb, struct exec *ex, int file, int *ret_
 	return 0;
 }
 
-int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struct nsbox_error *err)
+static void collect(struct observer *o)
+{
+	siginfo_t info;
+
+	while (waitid(P_PIDFD, (id_t)o->pidfd, &info, WEXITED | __WALL) < 0 && errno == EINTR)
+		;
+	close(o->pidfd);
+	free(o);
+}
+
+static void drop_spare(struct nsbox_sandbox *sb)
+{
+	struct observer *o = sb->spare;
+
+	sb->spare = NULL;
+	if (!o)
+		return;
+	sys_pidfd_send_signal(o->pidfd, SIGKILL);
+	close(o->place);
+	if (o->table)
+		munmap(o->table, sizeof(*o->table));
+	collect(o);
+}
+
+/*
+ * The first program's, forked while init makes the sandbox, when its owner has nothing to do: the
+ * program's start would wait for the fork. Without one that start forks its own, and has the error.
+ */
+void observe_spare(struct nsbox_sandbox *sb)
 {
 	struct observer *o = calloc(1, sizeof(*o));
-	struct observer_task task = { .listener = listener,
-				      .prober = ex->prober,
-				      .trace = ex->trace };
+	struct observer_task task = { .listener = -1, .prober = -1 };
+	int pair[2];
+
+	if (!o || ctl_pair(pair) < 0) {
+		free(o);
+		return;
+	}
+	o->place = pair[0];
+	task.place = pair[1];
+	task.table = o->table = table_new();
+	if (o->table && fork_observer(sb, &task, o) == 0) {
+		sb->spare = o;
+	} else {
+		close(o->place);
+		if (o->table)
+			munmap(o->table, sizeof(*o->table));
+		free(o);
+	}
+	close(pair[1]);
+}
+
+/* The spare one, which answers at the listener now; NULL where there is none that could. */
+static struct observer *adopt(struct nsbox_sandbox *sb, struct exec *ex, int listener)
+{
+	struct observer *o = sb->spare;
+	char byte = 0;
+
+	if (!o || ex->trace || ctl_send(o->place, &byte, 1, &listener, 1) < 0) {
+		drop_spare(sb);
+		return NULL;
+	}
+	sb->spare = NULL;
+	close_fd(&o->place);
+	ex->observed = take_ptr(&o->table);
+	return o;
+}
+
+static int start_own(struct nsbox_sandbox *sb, struct exec *ex, int listener, struct observer **ret)
+{
+	struct observer *o = calloc(1, sizeof(*o));
+	struct observer_task task = {
+		.listener = listener, .place = -1, .prober = ex->prober, .trace = ex->trace
+	};
 	int r;
 
 	ex->observed = table_new();
@@ -106,10 +178,21 @@ int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struc
 	if (r < 0) {
 		free(o);
 		observe_forget(ex);
-		return nsbox_fail_at(err, NSBOX_STAGE_SECCOMP, NSBOX_E_SETUP, r,
-				     "start the observer of refused calls");
+		return r;
 	}
 	close_fd(&ex->prober);
+	*ret = o;
+	return 0;
+}
+
+int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struct nsbox_error *err)
+{
+	struct observer *o = adopt(sb, ex, listener);
+	int r = o ? 0 : start_own(sb, ex, listener, &o);
+
+	if (r < 0)
+		return nsbox_fail_at(err, NSBOX_STAGE_SECCOMP, NSBOX_E_SETUP, r,
+				     "start the observer of refused calls");
 	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): r is 0 */
 	o->id = ex->id;
 	o->next = sb->observers;
@@ -123,16 +206,6 @@ void observe_behind(struct nsbox_sandbox *sb, uint32_t id)
 	for (struct observer *o = sb->observers; o; o = o->next)
 		if (o->id == id)
 			(void)setpriority(PRIO_PROCESS, (id_t)o->pid, 10);
-}
-
-static void collect(struct observer *o)
-{
-	siginfo_t info;
-
-	while (waitid(P_PIDFD, (id_t)o->pidfd, &info, WEXITED | __WALL) < 0 && errno == EINTR)
-		;
-	close(o->pidfd);
-	free(o);
 }
 
 void observe_ended(struct nsbox_sandbox *sb, uint32_t id)
@@ -151,6 +224,7 @@ void observe_ended(struct nsbox_sandbox *sb, uint32_t id)
 
 void observe_end_all(struct nsbox_sandbox *sb)
 {
+	drop_spare(sb);
 	while (sb->observers) {
 		struct observer *o = sb->observers;
 

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "nsbox/child.h"
+#include "nsbox/control.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
 
@@ -191,7 +192,7 @@ static int shut_in(const struct observer_task *t)
 static int leave_owner(const struct observer_task *t)
 {
 	sigset_t all;
-	const int keep[] = { t->listener, t->prober };
+	const int keep[] = { t->listener, t->place, t->prober };
 	int r = child_close_others(0, keep, ARRAY_SIZE(keep));
 
 	sigfillset(&all);
@@ -242,12 +243,24 @@ static void answer(struct observer_task *t)
 	ioctl(t->listener, SECCOMP_IOCTL_NOTIF_SEND, answer_at(t, i));
 }
 
+/* Nobody sends one where the owner has ended, or no program came. */
+static int take_listener(struct observer_task *t)
+{
+	unsigned n = 1;
+	char byte;
+	int r = ctl_recv(t->place, &byte, 1, &t->listener, &n, 0);
+
+	close(t->place);
+	return r < 0 ? r : n == 1 ? 0 : -ENODATA;
+}
+
 _Noreturn void observer_main(struct observer_task *t)
 {
-	struct pollfd p = { .fd = t->listener, .events = POLLIN };
+	struct pollfd p = { .events = POLLIN };
 
-	if (leave_owner(t) < 0 || shut_in(t) < 0)
+	if (leave_owner(t) < 0 || (t->listener < 0 && take_listener(t) < 0) || shut_in(t) < 0)
 		_exit(1);
+	p.fd = t->listener;
 	for (;;) {
 		if (syscall(SYS_ppoll, &p, 1, NULL, NULL, 0) < 0 && errno != EINTR)
 			_exit(1);

@@ -6,7 +6,8 @@
 #include "nsbox/observe.h"
 
 struct observer_task {
-	int listener;
+	int listener; /* or -1: it comes over this socket */
+	int place;
 	struct observed *table;
 	int prober;			  /* who tries opens, or -1 */
 	struct nsbox_trace *trace;	  /* NULL: opens are not observed */

@@ -253,6 +253,8 @@ static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 		return r;
 	/* A failure to send means that it died: the pidfd says so. */
 	go(sb);
+	if (sb->opt.observe)
+		observe_spare(sb);
 	sb->deadline_us = monotonic_us() + SETUP_LIMIT_US;
 	stop_arm(sb);
 	return 0;

@@ -79,6 +79,7 @@ struct nsbox_sandbox {
 	unsigned files_running; /* requests about files that init has not answered */
 
 	struct observer *observers; /* observe.c: those that have not ended */
+	struct observer *spare;	    /* and the one that waits for the first exec, or NULL */
 
 	int listeners[EGRESS_LISTENERS]; /* of egress, until the owner takes them; else -1 */
 	unsigned listener_set;
@@ -132,6 +133,7 @@ int stop_signal(struct nsbox_sandbox *sb, const struct exec *ex, int signal, boo
  * collect one that has ended; end all; and put what was counted into a result.
  */
 int observe_start(struct nsbox_sandbox *sb, struct exec *ex, int listener, struct nsbox_error *err);
+void observe_spare(struct nsbox_sandbox *sb);
 /* Map the caller's file, and make the pair between observer and prober (prober.c). */
 int observe_trace(struct nsbox_sandbox *sb, struct exec *ex, int file, int *ret_prober,
 		  struct nsbox_error *err);
