@@ -26,10 +26,15 @@ static void take(struct front *f, struct http_request *rq, const char *id, enum 
 
 	if (!s)
 		return;
-	if (s->state == SESSION_UP && s->ready)
-		snapshot_take(f, s, rq, kind);
-	else
+	if (s->state != SESSION_UP || !s->ready)
 		http_reply_error(rq, 409, "conflict", "the session is not made yet");
+	/* A copy's policy is made anew, of the manifest: it would have what was taken away. */
+	else if (kind != TAKE_CHANGES && s->network.narrowings)
+		http_reply_error(rq, 409, "conflict",
+				 "the session's network was narrowed, and its copies would have "
+				 "what it was made with; fetch its files instead");
+	else
+		snapshot_take(f, s, rq, kind);
 }
 
 void api_post_snapshot(struct front *f, struct http_request *rq, const char *id)

@@ -107,10 +107,15 @@ def test_narrower(t):
     t.equal(got, ["reached", "reached", "gaierror"], "a session reaches what it was made with")
     t.equal([answer["network"]["connections"], answer["network"]["lookups_refused"] > 0, {d["name"] for d in answer["denials"]}],
             [2, True, {"c.test"}], "what was decided while a command ran is in its result")
+    status, answer = S.daemon.ask("POST", "/v1/sessions/s/snapshot")
+    t.equal(status, 201, "it can have a snapshot")
     holds = {n: S.hold("s", n) for n in "ab"}
     t.ok(all(h("holds") for h in holds.values()), "two connections are open")
     status, answer = S.narrow("s", allow("a"))
     t.equal((status, answer.get("network_policy")), (200, allow("a")), "its network is narrowed")
+    for copy in ("snapshot", "fork"):
+        status, answer = S.daemon.ask("POST", "/v1/sessions/s/" + copy, {"session_id": "copy"} if copy == "fork" else None)
+        t.ok(status == 409 and "narrowed" in answer["error"]["message"], "no %s has what was taken away" % copy, repr(answer))
     t.ok(holds["b"]("ended"), "an open connection that is not allowed any more ends")
     t.equal(S.said("s", "/workspace/a"), "holds", "and one that is goes on")
     t.equal(S.meet("s", "a", "b")[0], ["reached", "gaierror"], "new ones: the one, and not the other")
