@@ -286,10 +286,10 @@ soak: ## 200 rounds of kill -9 of the service under load, and 20,000 jobs (half 
 	$(Q)tests/support/install-packages build test
 	$(Q)$(MAKE) --no-print-directory soak-here
 
-soak-here: all
+soak-here: all $(B)/tests/kernel/test_session
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)NSBOX_ROUNDS=200 $(PROVE) ./tests/e2e/journal.t
-	$(Q)NSBOX_RUNS=1000 $(PROVE) ./tests/e2e/leaks.t
+	$(Q)NSBOX_RUNS=1000 $(PROVE) ./$(B)/tests/kernel/test_session ./tests/e2e/leaks.t
 	$(Q)NSBOX_BIG_MB=50 NSBOX_CONNECTIONS=10000 $(PROVE) ./tests/e2e/api.t ./tests/e2e/clients.t
 	$(Q)$(PROVE) -v ./tests/e2e/soak/jobs.t
 
