@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <termios.h>
 
+#include "nsbox/observe.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
 #include "nsbox/weaken.h"
@@ -220,7 +221,6 @@ static int resource_limits(const struct child *c)
 	} rows[] = {
 		/* 1, not 0: a core_pattern that pipes into a program of the host ignores 0. */
 		{ RLIMIT_CORE, 1, 1 },
-		{ RLIMIT_NOFILE, l->open_files, l->open_files },
 		{ RLIMIT_FSIZE, file, file },
 		{ RLIMIT_MEMLOCK, 65536, 65536 },
 		{ RLIMIT_SIGPENDING, 1024, 1024 },
@@ -237,6 +237,36 @@ static int resource_limits(const struct child *c)
 	return r;
 }
 
+/*
+ * Who hands a descriptor over may have as many in flight, with all of his user's, as he may have open.
+ * The place of an observer is handed over behind the filter: the program's own limit, which is
+ * lower, comes after that, unless the filter refuses to set it.
+ */
+static bool files_limit_waits(const struct child *c)
+{
+	const struct seccomp_data set = { .nr = SYS_prlimit64,
+					  .arch = NATIVE_AUDIT_ARCH,
+					  .args = { 0, RLIMIT_NOFILE, 1, 0 } };
+	struct nsbox_denied_call denied;
+	const struct sock_filter *filter;
+	size_t n;
+
+	if (!c->observe)
+		return false;
+	filter = blob_get(c->plan, SEC_BPF, sizeof(*filter), &n);
+	return observe_judge(filter, n, &set, &denied) == 0;
+}
+
+static int files_limit(const struct child *c, struct nsbox_error *err)
+{
+	const uint64_t files = child_fixed(c)->limits.open_files;
+	int r = limit(RLIMIT_NOFILE, files, files);
+
+	return r < 0 ? nsbox_fail_at(err, NSBOX_STAGE_LIMITS, NSBOX_E_SETUP, r,
+				     "limit the files it may have open")
+		     : 0;
+}
+
 static int limits(const struct child *c, struct nsbox_error *err)
 {
 	int r = resource_limits(c);
@@ -244,6 +274,11 @@ static int limits(const struct child *c, struct nsbox_error *err)
 	if (r < 0)
 		return nsbox_fail_at(err, NSBOX_STAGE_LIMITS, NSBOX_E_SETUP, r,
 				     "set the resource limits");
+	if (!files_limit_waits(c)) {
+		r = files_limit(c, err);
+		if (r < 0)
+			return r;
+	}
 	/* An owner that was given precedence does not pass it on. */
 	if (getpriority(PRIO_PROCESS, 0) < 0)
 		setpriority(PRIO_PROCESS, 0, 0);
@@ -450,6 +485,8 @@ static int lock_down(struct child *c, const struct blob *exec, struct payload_fd
 	if (r == 0)
 		r = c->observe ? payload_filter_observed(c, fds->channel, fds->traced, err)
 			       : payload_filter(c, err);
+	if (r == 0 && files_limit_waits(c))
+		r = files_limit(c, err);
 	if (r == 0 && !left_out(WITNESS))
 		r = witness_run(c, &rep, err);
 	if (r == 0)
