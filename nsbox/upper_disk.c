@@ -21,18 +21,12 @@
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
 
-#ifndef LOOP_CONFIGURE
-#error "linux/loop.h is older than 5.8"
-#endif
-
 #define NEEDS                                                                                      \
 	"resources.disk is more than resources.memory, which takes a file system on disk: root "   \
 	"of "                                                                                      \
 	"the host, loop devices and mke2fs (package e2fsprogs)"
 #define INODE_BYTES 256
 #define TRIES	    16
-
-extern char **environ;
 
 static int fail(int errnum, const char *what, struct nsbox_error *err)
 {

@@ -40,7 +40,7 @@ static int hash(const struct checking *c, uint64_t size, char ret[65])
 	}
 	ok = ok && EVP_DigestFinal_ex(ctx, md, NULL) == 1;
 	EVP_MD_CTX_free(ctx);
-	for (int i = 0; ok && i < 32; i++)
+	for (size_t i = 0; ok && i < 32; i++)
 		snprintf(ret + 2 * i, 3, "%02x", md[i]);
 	return ok ? 0 : -EIO;
 }

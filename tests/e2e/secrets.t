@@ -123,7 +123,8 @@ def test_not_kept(t, d):
     t.ok("***|3|good|***" in events, "so are its events", events)
     _, slow = d.ask("POST", "/v1/jobs", dict(body, trace_id="two", argv=["sleep", "30"]))
     tap.wait_until(lambda: d.ask("GET", "/v1/jobs/" + slow["id"])[1].get("state") == "running", 10)
-    data = b"".join(open(os.path.join(d.data, name), "rb").read() for name in os.listdir(d.data)) + d.log().encode()
+    data = b"".join(open(os.path.join(place, name), "rb").read() for place, _, names in os.walk(d.data)
+                    for name in names) + d.log().encode()
     receipt = json.dumps(d.ask("GET", "/v1/receipts/" + job["id"])[1])
     for value in (VALUE, KEPT, PIN):
         t.ok(value.encode() not in data and value not in receipt and
