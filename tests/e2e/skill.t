@@ -102,7 +102,6 @@ def entry(*command, **more):
 
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 # What a run is refused for although it can be read.
-GAP = "!manifest skill.json"
 
 # name, files, manifest, SKILL.md, what is found
 ROWS = [
@@ -150,9 +149,9 @@ ROWS = [
     ("a test of one that is", {"run.sh": (SH, 0o755)},
      {**entry("./run.sh"), "tests": [{"entrypoint": "main", "expect": {}}]}, DOC, set()),
     ("a file that is not the one in files.digests", {"data": "abd"}, {"files": {"digests": {"data": ABC}}}, DOC,
-     {"!digest data", GAP}),
-    ("one that is", {"data": "abc"}, {"files": {"digests": {"data": ABC}}}, DOC, {GAP}),
-    ("one that is not there", {}, {"files": {"digests": {"d/data": ABC}}}, DOC, {"!digest d/data", GAP}),
+     {"!digest data"}),
+    ("one that is", {"data": "abc"}, {"files": {"digests": {"data": ABC}}}, DOC, set()),
+    ("one that is not there", {}, {"files": {"digests": {"d/data": ABC}}}, DOC, {"!digest d/data"}),
     # files
     ("a link out of the skill", {"d/l": {"symlink": "../../etc"}}, {}, DOC, {"!linkOutside d/l"}),
     ("an absolute link", {"l": {"symlink": "/etc/passwd"}}, {}, DOC, {"!linkOutside l"}),
