@@ -126,10 +126,17 @@ static int socks_error(uint8_t code)
 
 static int http_error(const char *text)
 {
-	unsigned version, code;
+	static const char head[] = "HTTP/1."; /* a digit, a space, three digits */
+	const char *at = text + sizeof(head) - 1;
+	unsigned code = 0;
 
-	if (sscanf(text, "HTTP/1.%1u %3u", &version, &code) != 2)
+	if (strncmp(text, head, sizeof(head) - 1) != 0 || *at < '0' || *at > '9' || at[1] != ' ')
 		return EPROTO;
+	for (int i = 2; i < 5; i++) {
+		if (at[i] < '0' || at[i] > '9')
+			return EPROTO;
+		code = code * 10 + (unsigned)(at[i] - '0');
+	}
 	return code / 100 == 2		    ? 0
 	       : code == 403 || code == 407 ? EACCES
 	       : code == 504		    ? ETIMEDOUT

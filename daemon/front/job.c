@@ -585,10 +585,11 @@ static int run(struct job *j, struct nsbox_error *err)
 
 	if (r < 0)
 		return r;
-	if (j->session)
-		j->session->commands += j->kind != JOB_SESSION;
-	if (j->kind != JOB_SESSION)
+	if (j->kind != JOB_SESSION || !j->session) {
+		if (j->session)
+			j->session->commands++;
 		return run_program(j, err);
+	}
 	if (j->session->ready)
 		session_is_ready(j, &j->session->set_up);
 	else

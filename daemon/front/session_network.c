@@ -233,8 +233,10 @@ static int narrow(struct session *s, const void *rules, size_t len, struct json_
 			   s->id);
 		return -EEXIST;
 	}
-	if (!rules)
-		rules = nothing = no_rules(s->network.rules, &len);
+	if (!rules) {
+		nothing = no_rules(s->network.rules, &len);
+		rules = nothing;
+	}
 	r = rules ? check_narrower(s, rules, len, err) : -ENOMEM;
 	if (r == 0 && s->network.narrowings >= NARROWINGS_MAX) {
 		nsbox_fail(err, NSBOX_E_LIMIT, 0, "session '%.64s' has been narrowed %u times",
