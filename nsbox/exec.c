@@ -113,6 +113,7 @@ static struct exec *exec_new(struct nsbox_sandbox *sb, const struct exec_fixed *
 	if (x->wall_ms && (!wall_ms || x->wall_ms < wall_ms))
 		wall_ms = x->wall_ms;
 	ex->id = sb->last_id + 1;
+	ex->asked_us = monotonic_us();
 	ex->keep_rest = !(x->flags & EXECF_KILL_REST);
 	ex->wall_us = wall_ms * 1000;
 	ex->channel = ex->leader_fd = ex->prober = -1;

@@ -6,6 +6,7 @@
 #include "nsbox/sandbox_private.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include "nsbox/util.h"
@@ -30,6 +31,7 @@ void judge_state(const struct nsbox_sandbox *sb, const struct exec *ex, struct n
 	r->enforced = sb->enforced;
 	r->not_enforced = sb->not_enforced;
 	r->setup_us = sb->ready_us > sb->created_us ? sb->ready_us - sb->created_us : 0;
+	memcpy(r->stage_us, sb->stage_us, sizeof(r->stage_us));
 	if (!ex)
 		return;
 	if (ex->witness_seen)
@@ -37,6 +39,8 @@ void judge_state(const struct nsbox_sandbox *sb, const struct exec *ex, struct n
 	r->witness_tried = ex->witness_tried;
 	r->witness_held = ex->witness_held;
 	r->witness_us = ex->witness_us;
+	if (ex->started_us)
+		r->start_us = (uint32_t)(ex->started_us - MAX(ex->asked_us, sb->ready_us));
 	if (ex->started_us)
 		r->wall_us = (ex->ended_us ? ex->ended_us : monotonic_us()) - ex->started_us;
 }

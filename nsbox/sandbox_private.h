@@ -42,7 +42,7 @@ struct exec {
 	int leader_fd;	      /* pidfd of its leader, or -1 */
 	pid_t leader;	      /* its number here */
 	uint64_t deadline_us; /* of the phase, 0 = none */
-	uint64_t started_us, ended_us;
+	uint64_t asked_us, started_us, ended_us;
 	uint64_t wall_us;
 	uint32_t stop_cause; /* why it was asked to end, or NONE */
 	uint32_t witness_tried, witness_held, witness_us;
@@ -74,6 +74,7 @@ struct nsbox_sandbox {
 
 	enum phase phase;
 	uint64_t created_us, ready_us;
+	uint32_t stage_us[NSBOX_STAGE_READY + 1];
 	uint64_t deadline_us; /* of the set-up, 0 = none */
 	uint32_t enforced, not_enforced;
 	unsigned files_running; /* requests about files that init has not answered */

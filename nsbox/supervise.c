@@ -128,6 +128,7 @@ void supervise_channel(struct nsbox_sandbox *sb, struct exec *ex)
 static void ready(struct nsbox_sandbox *sb, const struct ctl_report *rep)
 {
 	sb->ready_us = monotonic_us();
+	memcpy(sb->stage_us, rep->stage_us, sizeof(sb->stage_us));
 	sb->enforced = rep->enforced & sb->want;
 	if (sb->cg.kind != NSBOX_CGROUP_NONE)
 		sb->enforced |= NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP);

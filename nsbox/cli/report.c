@@ -99,6 +99,8 @@ static struct json_object *report_json(const struct report *rep)
 	json_put_u64(o, "setup_ms", r->setup_us / 1000);
 	json_put_u64(o, "wall_ms", r->wall_us / 1000);
 	json_put_u64(o, "cpu_ms", r->cpu_us / 1000);
+	if (rep->marks)
+		json_put(o, "timings", timings_json(rep->marks, r));
 	json_object_object_add(o, "memory_peak", json_object_new_int64((int64_t)r->memory_peak));
 	json_object_object_add(o, "oom_kills", json_object_new_int64(r->oom_kills));
 	json_object_object_add(o, "pids_limit_hits", json_object_new_int64(r->pids_limit_hits));

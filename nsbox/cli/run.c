@@ -473,6 +473,7 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 	if (r == 0)
 		r = run_egress_start(&c->egress, c->plan, c->opt->egress_servers,
 				     c->opt->egress_proxy, err);
+	c->marks.sandbox = monotonic_us();
 	if (r == 0)
 		r = nsbox_sandbox_new(c->plan, c->root, &so, &c->sb, err);
 	if (r < 0)
@@ -601,6 +602,7 @@ static int report(struct run *c, struct nsbox_error *err)
 		.changes = c->changes,
 		.note = c->note[0] ? c->note : NULL,
 		.egress = &c->egress.log,
+		.marks = c->opt->timings ? &c->marks : NULL,
 	};
 	int r = 0;
 
@@ -608,6 +610,8 @@ static int report(struct run *c, struct nsbox_error *err)
 	run_explain_denials(c, rep.denials);
 	if (c->opt->verbose)
 		report_print(&rep);
+	if (c->opt->timings)
+		timings_print(&c->marks, &c->result);
 	if (c->opt->result)
 		r = report_write(&rep, c->opt->result, err);
 	json_object_put(rep.denials);
@@ -675,6 +679,7 @@ int run_execute(struct run *c, struct nsbox_error *err)
 {
 	int r = make_policy(c, err);
 
+	c->marks.policy = monotonic_us();
 	if (r == 0)
 		r = settle_inputs(c, err);
 	if (r == 0)
@@ -689,6 +694,7 @@ int run_execute(struct run *c, struct nsbox_error *err)
 		r = run_open_restore(c, err);
 	if (r == 0)
 		r = run_it(c, err);
+	c->marks.ended = monotonic_us();
 	if (r == 0)
 		take_note(c);
 	return r;
@@ -725,6 +731,7 @@ int run_main(const struct run_options *opt, bool choose_entry)
 	int r;
 
 	run_init(&c, opt);
+	c.marks.began = monotonic_us();
 	c.choose_entry = choose_entry;
 	r = steps(&c, &err);
 	r = r < 0 ? cli_error(&err) : exit_status(&c);

@@ -33,7 +33,7 @@ struct run_options {
 	struct cli_inputs inputs;
 	uint64_t timeout_ms;
 	int tty; /* -1: where stdin and stdout are terminals */
-	bool verbose, changes, trace;
+	bool verbose, changes, trace, timings;
 	char **argv;
 };
 
@@ -75,8 +75,14 @@ void relay_done(struct relay *r);
 
 /* ------------------------------------------------------------------ one run */
 
+/* When it came so far, monotonic, microseconds. */
+struct run_marks {
+	uint64_t began, policy, sandbox, ended;
+};
+
 struct run {
 	const struct run_options *opt;
+	struct run_marks marks;
 	struct nsbox_host host;
 	struct nsbox_manifest *manifest;
 	bool is_default;     /* there was none */
@@ -156,10 +162,15 @@ struct report {
 	struct json_object *changes;  /* borrowed, may be NULL */
 	const char *note;	      /* NULL: none */
 	const struct egress_log *egress;
-	struct json_object *denials; /* borrowed */
+	struct json_object *denials;   /* borrowed */
+	const struct run_marks *marks; /* NULL: nobody asks what took how long */
 };
 
 int report_write(const struct report *rep, const char *path, struct nsbox_error *err);
 void report_print(const struct report *rep); /* table for people, on stderr */
+
+/* timings.c: what each part of a run took, as JSON and as a table on stderr. */
+struct json_object *timings_json(const struct run_marks *m, const struct nsbox_result *r);
+void timings_print(const struct run_marks *m, const struct nsbox_result *r);
 
 #endif

@@ -112,6 +112,12 @@ static int set_no_tty(void *ctx, const char *v)
 	return 0;
 }
 
+static int set_timings(void *ctx, const char *v)
+{
+	((struct run_options *)ctx)->timings = true;
+	return 0;
+}
+
 static int set_verbose(void *ctx, const char *v)
 {
 	((struct run_options *)ctx)->verbose = true;
@@ -171,6 +177,7 @@ static const struct option_row rows[] = {
 	{ "egress-proxy", 0, "URL", "a proxy that connects: socks5://HOST:PORT or http://HOST:PORT",
 	  set_egress_proxy },
 	{ "trace", 0, NULL, "tell which files it could not open, with --result (slow)", set_trace },
+	{ "timings", 0, NULL, "print what each part of the run took", set_timings },
 	{ "verbose", 'v', NULL, "print what was enforced", set_verbose },
 	{ NULL, 0, NULL, NULL, NULL },
 };

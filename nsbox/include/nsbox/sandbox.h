@@ -148,7 +148,9 @@ struct nsbox_result {
 	uint32_t witness_us;   /* that its acts took; before the program's first instruction */
 	uint32_t observed;     /* refused calls were counted: the following are all there are */
 	uint32_t denied_calls; /* rows of `denied` */
-	uint32_t reserved;
+	uint32_t start_us;     /* asked for and ready, until the program runs; witness included */
+	/* Stages of the set-up inside, microseconds, by enum nsbox_stage; 0: none, or less than one. */
+	uint32_t stage_us[NSBOX_STAGE_READY + 1];
 	uint64_t denied_untold; /* refusals beyond those rows */
 	struct nsbox_denied_call denied[NSBOX_DENIED_MAX];
 	struct nsbox_error error; /* cause exec and sandbox: what failed; else code 0 or a note */
