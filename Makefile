@@ -264,16 +264,16 @@ sanitized asan ubsan: ## the tests under AddressSanitizer and UndefinedBehaviorS
 	$(Q)$(MAKE) --no-print-directory VARIANT=$@ check-sanitized
 
 # Not under a sanitizer: what counts leftovers, memory or time of whole runs (the runtime's own would be
-# counted as well), what lives in stand-ins for a host, what confines itself so far that the runtime cannot end, and the installed library.
+# counted as well), shells, what lives in stand-ins for a host, what confines itself so far that the runtime cannot end, and the installed library.
 # SANITIZED=all takes them too.
-UNSANITIZED = $(addprefix %/,test_confine leaks.t selftest.t library.t journal.t crash.t load.t api.t clients.t cases-cli.t cases-daemon.t) \
+UNSANITIZED = $(addprefix %/,test_confine completion.t leaks.t selftest.t library.t journal.t crash.t load.t api.t clients.t cases-cli.t cases-daemon.t) \
 	$(addprefix %/,$(UNTRIED))
 # Not looked at under one yet: each is to leave this list when it has been.
 UNTRIED := changes.t config.t doctor.t egress.t egress-daemon.t egress-hard.t files.t hostile.t image.t interactive.t \
 	maxkb.t maxkb-cve.t maxkb-kits.t maxkb-mcp.t maxkb-shell.t outputs.t secrets.t sessions.t snapshots.t test_session
 check-sanitized: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
-	$(Q)$(PROVE) $(call in_tree,$(filter-out $(if $(filter all,$(SANITIZED)),,$(UNSANITIZED)), \
+	$(Q)$(PROVE) -j2 $(call in_tree,$(filter-out $(if $(filter all,$(SANITIZED)),,$(UNSANITIZED)), \
 		$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E)))
 
 load: ## 64 clients at once for a minute
