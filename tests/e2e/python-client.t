@@ -65,6 +65,10 @@ def test_errors(t):
     error = raised(nsbox.Unreachable, nsbox.Client("/nonexistent.sock").health)
     t.ok(error and "/nonexistent.sock" in str(error), "no service is told", repr(error))
     t.ok(raised(ValueError, nsbox.Client, "ftp://x"), "an address that is none")
+    error = raised(nsbox.Error, nsbox.Client(daemon.socket, token_file="/nonexistent.token").health)
+    t.ok(error and not isinstance(error, nsbox.Unreachable) and "/nonexistent.token" in str(error),
+         "a token file that is not there is no fault of the service", repr(error))
+    t.ok(not nsbox.Result.of({"stdout": ""}).ok, "an answer that does not say how a run ended is no success")
 
 
 def test_jobs(t):
@@ -159,8 +163,38 @@ async def asynchronous(t):
     t.ok((await states()).get("to-be-cut") != "running", "its run has ended with it")
 
 
+async def streams(t):
+    """With room for one call at a time: one that hangs would hold up all others."""
+    c = nsbox.AsyncClient(daemon.socket, calls=1)
+    said = []
+    async with await c.interactive("while read line; do echo got $line; done") as run:
+        await run.write(b"one\n")
+        await run.write(b"")
+        async for event in run:
+            if event.name == "stdout":
+                said.append(event.content)
+    t.equal(b"".join(said), b"got one\n", "asyncio: talked with while it runs")
+    job = await c.submit("echo on; sleep 600")
+    on = asyncio.Event()
+
+    async def follow():
+        async for event in job.events():
+            if event.name == "stdout":
+                on.set()
+
+    task = asyncio.create_task(follow())
+    await asyncio.wait_for(on.wait(), 60)
+    await asyncio.sleep(0)  # it waits for the next event, which does not come
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    state = await asyncio.wait_for(job.state(), 60)
+    t.equal(state, "running", "who leaves a stream leaves the call, and the job goes on")
+    await job.cancel()
+
+
 def test_asyncio(t):
     asyncio.run(asynchronous(t))
+    asyncio.run(streams(t))
 
 
 def test_installed(t):

@@ -20,11 +20,11 @@ Runs that fail are no exceptions: `Result.cause` says how a run ended. `ServiceE
 service did not run it, `Unreachable` where there is no service.
 """
 
-from .aio import AsyncClient, AsyncJob, AsyncSession
+from .aio import AsyncClient, AsyncInteractive, AsyncJob, AsyncSession
 from .client import Client, Interactive, Job, Session
-from .errors import Error, ServiceError, Unreachable
+from .errors import Busy, Error, ServiceError, Unreachable
 from .types import Denial, Entry, Event, Match, Output, Result
 
-__all__ = ["AsyncClient", "AsyncJob", "AsyncSession", "Client", "Denial", "Entry", "Error", "Event", "Interactive",
+__all__ = ["AsyncClient", "AsyncInteractive", "AsyncJob", "AsyncSession", "Busy", "Client", "Denial", "Entry", "Error", "Event", "Interactive",
            "Job", "Match", "Output", "Result", "ServiceError", "Session", "Unreachable"]
 __version__ = "0.1.0"

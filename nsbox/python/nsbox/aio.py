@@ -10,9 +10,9 @@ import contextlib
 import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
-from .client import Client, Job, Session
+from .client import Client, Interactive, Job, Session
 from .transport import Connection
 from .types import Event
 
@@ -49,8 +49,9 @@ class Held(Client):
             held.hold(connection)
 
 
-async def away(pool: ThreadPoolExecutor, call: Callable[[], Any]) -> Any:
-    held = Cut()
+async def away(pool: ThreadPoolExecutor, call: Callable[[], Any], cut: Cut | None = None) -> Any:
+    """cut: of a connection that lives longer than one call."""
+    held = cut or Cut()
 
     def run() -> Any:
         local.cut = held
@@ -66,6 +67,14 @@ async def away(pool: ThreadPoolExecutor, call: Callable[[], Any]) -> Any:
         held.cut()
         future.add_done_callback(lambda f: f.cancelled() or f.exception())
         raise
+
+
+async def one_by_one(pool: ThreadPoolExecutor, stream: Iterator[Event], cut: Cut) -> AsyncIterator[Event]:
+    while True:
+        event = await away(pool, functools.partial(next, stream, None), cut)
+        if event is None:
+            return
+        yield event
 
 
 def mirrored(kind: type, names: Sequence[str]) -> Callable[[type], type]:
@@ -105,6 +114,11 @@ class AsyncClient:
         job = await away(self.pool, functools.partial(self.inner.submit_python, code, function, params, **options))
         return AsyncJob(self, job)
 
+    async def interactive(self, command: str | Sequence[str], **options: Any) -> "AsyncInteractive":
+        cut = Cut()
+        run = await away(self.pool, functools.partial(self.inner.interactive, command, **options), cut)
+        return AsyncInteractive(self, run, cut)
+
     def job(self, job_id: str) -> "AsyncJob":
         return AsyncJob(self, self.inner.job(job_id))
 
@@ -120,12 +134,22 @@ class AsyncJob:
         self.inner, self.pool, self.id = job, client.pool, job.id
 
     async def events(self, after: str | None = None) -> AsyncIterator[Event]:
-        stream = self.inner.events(after)
-        while True:
-            event = await away(self.pool, functools.partial(next, stream, None))
-            if event is None:
-                return
+        async for event in one_by_one(self.pool, self.inner.events(after), Cut()):
             yield event
+
+
+@mirrored(Interactive, ["write"])
+class AsyncInteractive(contextlib.AbstractAsyncContextManager["AsyncInteractive"]):
+    """As Interactive: `async with await client.interactive(…) as run`."""
+
+    def __init__(self, client: AsyncClient, run: Interactive, cut: Cut):
+        self.inner, self.pool, self.cut = run, client.pool, cut
+
+    async def __aexit__(self, *_: object) -> None:
+        await away(self.pool, self.inner.close)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return one_by_one(self.pool, iter(self.inner), self.cut)
 
 
 @mirrored(Session, ["start", "command", "info", "end", "get", "put", "stat", "list", "grep", "mkdir", "move",

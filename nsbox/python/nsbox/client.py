@@ -245,6 +245,10 @@ class Interactive(contextlib.AbstractContextManager["Interactive"]):
         self.path = "/v1/jobs/" + quoted(next(self.stream).data["job_id"])
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Go away, and take the run along."""
         self.connection.cut()
         self.stream.close()
 

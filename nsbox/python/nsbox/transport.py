@@ -12,7 +12,7 @@ import socket
 import urllib.parse
 from typing import Any, Iterator
 
-from .errors import Unreachable, of_reply
+from .errors import Error, Unreachable, of_reply
 
 SOCKET = "/run/nsbox/nsbox.sock"
 CONNECT_SECONDS = 10.0
@@ -69,8 +69,11 @@ class Transport:
         """A token in a file is read each time: it may be changed while the client lives."""
         token = self.token
         if self.token_file is not None:
-            with open(self.token_file, encoding="ascii") as f:
-                token = f.read().strip()
+            try:
+                with open(self.token_file, encoding="ascii") as f:
+                    token = f.read().strip()
+            except (OSError, ValueError) as error:
+                raise Error("the token file %s cannot be read (%s)" % (self.token_file, error)) from None
         return {"Authorization": "Bearer " + token} if token else {}
 
     def connection(self, timeout: float | None) -> Connection:

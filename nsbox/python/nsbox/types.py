@@ -77,7 +77,7 @@ class Result:
                 return base64.b64decode(raw[name + "_base64"])
             return (raw.get(name) or "").encode("utf-8", "surrogateescape")
 
-        return cls(raw.get("cause") or "exit", raw.get("exit_code", 0), raw.get("signal"), stream("stdout"),
+        return cls(raw.get("cause") or "unknown", raw.get("exit_code", -1), raw.get("signal"), stream("stdout"),
                    stream("stderr"), raw.get("data"), raw.get("msg") or "", raw.get("duration_ms", 0),
                    [Output.of(o) for o in raw.get("outputs", ())], [Denial.of(d) for d in raw.get("denials", ())],
                    raw.get("job_id") or "", raw.get("receipt_id"), raw)
