@@ -82,12 +82,18 @@ int payload_filter_observed(const struct child *c, int channel, bool traced,
 {
 	struct ctl_report rep = { .magic = CTL_MAGIC, .kind = CTL_REFUSALS };
 	/* Once an observer has a call, no signal makes another errno of its answer (5.19). */
-	int fd = load_observed(c, SEC_BPF, traced ? OBSERVE_TRACED : OBSERVE_PAYLOAD,
-			       SECCOMP_FILTER_FLAG_NEW_LISTENER |
-				       SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+	int fd = c->observe ? load_observed(c, SEC_BPF, traced ? OBSERVE_TRACED : OBSERVE_PAYLOAD,
+					    SECCOMP_FILTER_FLAG_NEW_LISTENER |
+						    SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+			    : -E2BIG;
 	int r;
 
-	/* One listener is all a process may have: a container's may be there already. */
+	/* One listener is all a process may have: a container's may be there already. Who asked for a
+	 * trace gets one or nothing; who did not is told that refusals were not counted. */
+	if (traced && (fd == -EBUSY || fd == -E2BIG))
+		return nsbox_fail_at(err, NSBOX_STAGE_SECCOMP, NSBOX_E_UNSUPPORTED, fd,
+				     "trace the files it opens: another observer of system calls "
+				     "is there, a container's perhaps; run it without trace");
 	if (fd == -EBUSY || fd == -E2BIG)
 		return payload_filter(c, err);
 	if (fd < 0)

@@ -77,7 +77,7 @@ static bool sort_fds(const struct ctl_request *req, const int *fds, unsigned n,
 	return at == n;
 }
 
-/* Whoever does not get one is not told what opens would have met, and no more is lost. */
+/* Whoever does not get one is told how many opens nobody tried, and no more is lost. */
 static void fork_prober(struct init *in, int socket)
 {
 	if (socket < 0 || child_fork() != 0)

@@ -93,29 +93,29 @@ static uint32_t read_flags(const struct observer_task *t, const struct observe_o
 	return (uint32_t)flags;
 }
 
-/* An answer to an earlier question may come late. */
-static uint32_t ask(const struct observer_task *t, const struct probe_ask *a)
+/* Its errno, or -1: the prober could not be asked. An answer to an earlier question may come late. */
+static int64_t ask(const struct observer_task *t, const struct probe_ask *a)
 {
 	const struct timespec most = { .tv_sec = ANSWER_MS / 1000 };
 	struct pollfd p = { .fd = t->prober, .events = POLLIN };
 	struct probe_told told = { .number = 0 };
 
 	if (write(t->prober, a, sizeof(*a)) != (ssize_t)sizeof(*a))
-		return 0;
+		return -1;
 	while (syscall(SYS_ppoll, &p, 1, &most, NULL, 0) == 1 && (p.revents & POLLIN)) {
 		if (read(t->prober, &told, sizeof(told)) != (ssize_t)sizeof(told))
-			return 0;
+			return -1;
 		if (told.number == a->number)
 			return told.errnum;
 	}
-	return 0;
+	return -1;
 }
 
 void observer_look(struct observer_task *t)
 {
 	const struct observe_open *o = observe_open((uint32_t)t->call->data.nr);
 	static struct probe_ask a; /* this process has one thread, and its stack is its owner's */
-	uint32_t errnum;
+	int64_t errnum;
 
 	if (!o)
 		return;
@@ -128,7 +128,9 @@ void observer_look(struct observer_task *t)
 	if (ioctl(t->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &t->call->id) < 0)
 		return;
 	errnum = ask(t, &a);
-	if (errnum)
+	if (errnum < 0)
+		t->trace->untold++;
+	else if (errnum)
 		observe_count_open(t->trace, a.path, a.flags & (O_ACCMODE | O_CREAT | O_DIRECTORY),
-				   errnum);
+				   (uint32_t)errnum);
 }

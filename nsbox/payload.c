@@ -483,8 +483,9 @@ static int lock_down(struct child *c, const struct blob *exec, struct payload_fd
 	if (r == 0)
 		r = enter_cwd(c, exec, err);
 	if (r == 0)
-		r = c->observe ? payload_filter_observed(c, fds->channel, fds->traced, err)
-			       : payload_filter(c, err);
+		r = c->observe || fds->traced
+			    ? payload_filter_observed(c, fds->channel, fds->traced, err)
+			    : payload_filter(c, err);
 	if (r == 0 && files_limit_waits(c))
 		r = files_limit(c, err);
 	if (r == 0 && !left_out(WITNESS))

@@ -89,3 +89,13 @@ struct json_object *denials_json(const struct egress_log *network, const struct 
 	trace_file_tell(trace, list);
 	return list;
 }
+
+const char *denials_lack(const struct nsbox_result *r)
+{
+	bool filtered = r->enforced & NSBOX_LAYER_BIT(NSBOX_LAYER_SECCOMP);
+
+	return filtered && r->start_us && !r->observed
+		       ? "refused system calls were not counted: another observer is there, a "
+			 "container's perhaps"
+		       : NULL;
+}

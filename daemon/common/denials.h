@@ -12,4 +12,7 @@
 struct json_object *denials_json(const struct egress_log *network, const struct nsbox_result *r,
 				 const struct trace_file *trace);
 
+/* Where they lack system calls, because nobody counted those: a sentence, else NULL. */
+const char *denials_lack(const struct nsbox_result *r);
+
 #endif

@@ -202,6 +202,9 @@ static void add_notes(struct json_object *notes, const struct job *j)
 			 res->pids_limit_hits);
 		json_object_array_add(notes, json_text_new(text, strlen(text)));
 	}
+	if (denials_lack(res))
+		json_object_array_add(notes,
+				      json_text_new(denials_lack(res), strlen(denials_lack(res))));
 	for (const char *p = j->staged.notices; p && *p;) {
 		size_t n = strcspn(p, "\n");
 

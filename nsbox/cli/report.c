@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/denials.h"
 #include "daemon/common/result_json.h"
 #include "daemon/common/text.h"
 #include "nsbox/cli/cli.h"
@@ -71,6 +72,8 @@ static struct json_object *notes_json(const struct report *rep)
 		json_object_array_add(list, str(e->msg));
 	if (rep->note)
 		json_object_array_add(list, str(rep->note));
+	if (denials_lack(rep->result))
+		json_object_array_add(list, str(denials_lack(rep->result)));
 	return list;
 }
 

@@ -3,10 +3,12 @@
 """Refused system calls in `denials`, by both interfaces; and what a denial says would allow the call does."""
 
 import copy
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
@@ -192,6 +194,20 @@ def test_trace_cli(t):
     t.equal((met.split()[-1], ("write", "ro/x", "EROFS") in told(denials)), ("done", False), "which it does")
 
 
+def test_trace_full(t):
+    """More names than are told apart: the others are counted."""
+    code = "import os\nfor i in range(%d):\n    try: os.open('/nowhere/%%d' %% i, 0)\n    except OSError: pass"
+    for many, rest in ((20, False), (400, True)):
+        denials = cli.run("python3", "-c", code % many, options=["--trace"]).report["denials"]
+        told_apart = sum(1 for d in denials if d["name"] and d["name"].startswith("/nowhere/"))
+        others = [d["times"] for d in denials if d["layer"] == "files" and d["name"] is None]
+        if not rest:
+            t.equal((told_apart, others), (many, []), "few names are told one by one")
+        else:
+            t.equal((told_apart < many, len(others)), (True, 1), "many are not")
+            t.equal(told_apart + sum(others), many, "and none is lost of the count")
+
+
 def test_trace_daemon(t):
     daemon = service.Daemon()
     try:
@@ -230,5 +246,46 @@ def test_observer_killed(t):
         t.ok(good != bool(options), "what it only refuses goes on without it" if not options else "what it looks at does not", out)
 
 
+# As a container engine's that has system calls answered by somebody else: its filter lets all pass, and has a
+# listener or has not.
+CONTAINED = r"""
+import ctypes, os, platform, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+rows = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000))
+prog = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(rows)))
+fd = libc.syscall({"x86_64": 317, "aarch64": 277}[platform.machine()], 1, int(sys.argv[1]), prog)
+assert fd >= 0
+if fd: os.set_inheritable(fd, True)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def contained(listener, *options):
+    """(exit status, notes, standard error) of a run that is refused a call, behind such a filter."""
+    with tempfile.TemporaryDirectory() as place:
+        report = os.path.join(place, "report")
+        done = subprocess.run([sys.executable, "-c", CONTAINED, "8" if listener else "0",
+                               *cli.command("python3", "-c", ACTS + "print(sock(17, 3, 0))",
+                                            options=["--no-tty", "--result", report, *options])],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        if not os.path.exists(report):
+            return done.returncode, None, None, done.stderr
+        with open(report, encoding="utf-8") as f:
+            said = json.load(f)
+        return done.returncode, [n for n in said["notes"] if "not counted" in n], bool(said["denials"]), done.stderr
+
+
+def test_another_observer(t):
+    status, notes, denials, err = contained(False)
+    t.equal((status, notes, denials), (0, [], True), "behind a filter of a container refusals are told")
+    status, notes, denials, err = contained(True)
+    t.equal((status, denials), (0, False), "behind one with a listener there is nobody to tell of them")
+    t.equal(len(notes or ()), 1, "and the report says so")
+    t.equal(contained(False, "--trace")[0], 0, "a trace can be had behind a filter")
+    status, _, _, err = contained(True, "--trace")
+    t.ok(status == 125 and "another observer" in err and "without trace" in err, "and is refused where it cannot", err)
+
+
 if __name__ == "__main__":
-    sys.exit(tap.run([test_cli, test_daemon, test_trace_cli, test_trace_daemon, test_observer_killed]))
+    sys.exit(tap.run([test_another_observer, test_cli, test_daemon, test_trace_cli, test_trace_full, test_trace_daemon, test_observer_killed]))

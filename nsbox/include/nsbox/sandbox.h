@@ -70,7 +70,7 @@ struct nsbox_trace {
 	uint32_t observed; /* 1: opens were seen */
 	uint32_t rows;
 	uint64_t opens;	 /* all that were seen */
-	uint64_t untold; /* that failed beyond those rows */
+	uint64_t untold; /* that failed beyond those rows, or that could not be tried */
 	struct nsbox_trace_row row[NSBOX_TRACE_ROWS];
 };
 
