@@ -242,8 +242,8 @@ static void probe_each(struct nsbox_host *h)
 }
 
 /*
- * Nearly always everything is there, and every command asks: one child that has it all is a tenth
- * of the price of eleven children. Only where that one fails does each feature get its own.
+ * Nearly always everything is there, and every command asks: one child tries it all, where each
+ * feature by itself takes eleven. Only where that one fails does each get its own.
  */
 static void probe_namespaces(struct nsbox_host *h)
 {

@@ -4,7 +4,7 @@
  *
  * How a skill travels from the command line to the daemon. The directory is the caller's own and
  * nothing in it is parsed, so this program gives nothing up. It is one of its own because libarchive
- * brings two dozen libraries along, which every other command would load in vain.
+ * brings some fifteen libraries along, which every other command would load in vain.
  *
  * The exit status is 1, with a line on standard error, where it could not be packed whole.
  */

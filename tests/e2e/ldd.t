@@ -51,7 +51,7 @@ def test_twins(t):
 def test_front(t):
     t.equal(linked("nsboxd", "archives"), [], "nsboxd has nothing for archives")
     t.equal(linked("nsbox-compile", "HTTP"), [], "nsbox-compile has nothing for HTTP")
-    t.equal(linked("nsbox", "archives"), [], "nor has nsbox, which starts without their two dozen libraries")
+    t.equal(linked("nsbox", "archives"), [], "nor has nsbox, which starts without their libraries")
     t.equal(linked("nsbox", "SQL"), [], "nsbox has nothing for SQL")
     t.equal(linked("nsbox-unpack", "JSON"), [], "nsbox-unpack has nothing for JSON")
 
