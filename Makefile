@@ -181,6 +181,8 @@ tests: $(UNIT) $(KERNEL) $(TOOLS) ## build the unit and kernel tests
 
 # Every test file is a program that prints TAP; prove's last line is the verdict.
 PROVE := prove --timer --failures --exec ''
+# The suites: what fails is run once more by itself, with its diagnostics.
+RUN_TESTS := tests/support/run-tests
 in_tree = $(addprefix ./,$(1))
 
 # Builds take all processors unless the caller has said how many.
@@ -194,7 +196,7 @@ check: ## install what is missing (apt, as root), build, run all tests
 
 check-here: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox nsbox-test)
-	$(Q)tests/support/both-halves $(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E))
+	$(Q)tests/support/both-halves $(RUN_TESTS) $(call in_tree,$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E))
 
 check-unit: $(UNIT) ## unit tests alone, as the caller
 	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS))
@@ -250,7 +252,7 @@ check-heavy: ## what needs large packages: Java, an office suite, other roots an
 
 check-heavy-here: all
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
-	$(Q)$(PROVE) $(call in_tree,$(HEAVY))
+	$(Q)$(RUN_TESTS) $(call in_tree,$(HEAVY))
 
 quickstart: ## install what is missing, build, run a first function and a first skill
 	$(Q)tests/support/install-packages build
@@ -273,7 +275,7 @@ UNTRIED := changes.t config.t doctor.t egress.t egress-daemon.t egress-hard.t fi
 	maxkb.t maxkb-cve.t maxkb-kits.t maxkb-mcp.t maxkb-shell.t outputs.t secrets.t sessions.t snapshots.t test_session
 check-sanitized: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
-	$(Q)$(PROVE) -j2 $(call in_tree,$(filter-out $(if $(filter all,$(SANITIZED)),,$(UNSANITIZED)), \
+	$(Q)$(RUN_TESTS) -j2 $(call in_tree,$(filter-out $(if $(filter all,$(SANITIZED)),,$(UNSANITIZED)), \
 		$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E)))
 
 load: ## 64 clients at once for a minute
