@@ -22,7 +22,8 @@ int nsbox_exec_encode(const struct nsbox_exec *ex, int *ret_fd, struct nsbox_err
 
 	if (!b)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "encode an exec request");
-	f.flags = (ex->tty ? EXECF_TTY : 0) | (ex->keep_rest ? 0 : EXECF_KILL_REST);
+	f.flags = (ex->tty ? EXECF_TTY : 0) | (ex->keep_rest ? 0 : EXECF_KILL_REST) |
+		  (ex->waits ? EXECF_WAITS : 0);
 	f.cwd = blob_str(b, ex->cwd);
 	for (const char *const *a = ex->argv; *a; a++) {
 		str_off off = blob_str(b, *a);
@@ -115,6 +116,7 @@ static struct exec *exec_new(struct nsbox_sandbox *sb, const struct exec_fixed *
 	ex->id = sb->last_id + 1;
 	ex->asked_us = monotonic_us();
 	ex->keep_rest = !(x->flags & EXECF_KILL_REST);
+	ex->waits = x->flags & EXECF_WAITS;
 	ex->wall_us = wall_ms * 1000;
 	ex->channel = ex->leader_fd = ex->prober = -1;
 	ex->leaf = CGROUP_NO_LEAF;
@@ -249,6 +251,20 @@ int nsbox_sandbox_kill(struct nsbox_sandbox *sb, uint32_t id, int cause, int sig
 	if (!found)
 		return nsbox_fail(err, NSBOX_E_INVALID, ESRCH, "nothing is running");
 	return r < 0 ? nsbox_fail(err, NSBOX_E_PROTOCOL, r, "reach the sandbox's init") : 0;
+}
+
+int nsbox_sandbox_begin(struct nsbox_sandbox *sb, uint32_t id, struct nsbox_error *err)
+{
+	struct exec *ex = exec_find(sb, id);
+
+	if (!ex || !ex->waits)
+		return nsbox_fail(err, NSBOX_E_INVALID, ESRCH, "no such program waits");
+	ex->waits = false;
+	if (ex->phase == EXEC_RUN) { /* else its time begins with its start, as any other's */
+		ex->began_us = monotonic_us();
+		stop_enter(sb, ex, EXEC_RUN, ex->wall_us);
+	}
+	return 0;
 }
 
 /* ------------------------------------------------------------------ collect */

@@ -42,7 +42,7 @@ void judge_state(const struct nsbox_sandbox *sb, const struct exec *ex, struct n
 	if (ex->started_us)
 		r->start_us = (uint32_t)(ex->started_us - MAX(ex->asked_us, sb->ready_us));
 	if (ex->started_us)
-		r->wall_us = (ex->ended_us ? ex->ended_us : monotonic_us()) - ex->started_us;
+		r->wall_us = (ex->ended_us ? ex->ended_us : monotonic_us()) - ex->began_us;
 }
 
 static uint32_t cause_of_signal(const struct nsbox_sandbox *sb, const struct nsbox_result *r)

@@ -184,7 +184,8 @@ enum exec_flags {
 	EXECF_FD3 = 1 << 2,	  /* a request descriptor is passed as 3 */
 	EXECF_FD4 = 1 << 3,	  /* a result descriptor is passed as 4 */
 	EXECF_TRACE = 1 << 4,	  /* a socket of the observer's is passed, for who tries opens */
-	EXECF_ALL = (1 << 5) - 1
+	EXECF_WAITS = 1 << 5,	  /* its time begins when the owner says so */
+	EXECF_ALL = (1 << 6) - 1
 };
 
 struct exec_fixed {

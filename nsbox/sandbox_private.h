@@ -37,12 +37,13 @@ struct exec {
 	uint32_t id;
 	enum exec_phase phase;
 	bool keep_rest;
+	bool waits; /* for nsbox_sandbox_begin() */
 	int channel;
 	int leaf;	      /* of the control group, or CGROUP_NO_LEAF */
 	int leader_fd;	      /* pidfd of its leader, or -1 */
 	pid_t leader;	      /* its number here */
 	uint64_t deadline_us; /* of the phase, 0 = none */
-	uint64_t asked_us, started_us, ended_us;
+	uint64_t asked_us, started_us, began_us, ended_us; /* began: its time did */
 	uint64_t wall_us;
 	uint32_t stop_cause; /* why it was asked to end, or NONE */
 	uint32_t witness_tried, witness_held, witness_us;

@@ -69,7 +69,8 @@ static void channel_closed(struct nsbox_sandbox *sb, struct exec *ex)
 	ex->started_us = monotonic_us();
 	observe_behind(sb, ex->id);
 	sb->watch_at = ex->started_us + WATCH_INTERVAL_US;
-	stop_enter(sb, ex, EXEC_RUN, ex->wall_us);
+	ex->began_us = ex->started_us;
+	stop_enter(sb, ex, EXEC_RUN, ex->waits ? 0 : ex->wall_us);
 	event_push(sb, NSBOX_EVENT_STARTED, ex->id);
 }
 

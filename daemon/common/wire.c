@@ -146,6 +146,7 @@ static const struct {
 	[WIRE_NEW] = { 1, 3 },		[WIRE_EXEC] = { 1, 7 },	  [WIRE_KILL] = { 0, 0 },
 	[WIRE_COLLECT] = { 1, 1 },	[WIRE_FILES] = { 1, 3 },  [WIRE_UPPER] = { 1, 1 },
 	[WIRE_FILES_CANCEL] = { 0, 0 }, [WIRE_IMAGES] = { 1, 1 }, [WIRE_END] = { 0, 0 },
+	[WIRE_BEGIN] = { 0, 0 },
 };
 
 /* One descriptor, then those of the set. */
@@ -160,7 +161,7 @@ static const char *request_fault(const struct wire_request *q, unsigned n)
 		return "kind";
 	if (q->sandbox == 0)
 		return "sandbox number";
-	if (q->kind == WIRE_EXEC && q->exec == 0)
+	if ((q->kind == WIRE_EXEC || q->kind == WIRE_BEGIN) && q->exec == 0)
 		return "number of a program";
 	if (q->fds != n || n < request_fds[q->kind].min || n > request_fds[q->kind].max)
 		return "number of descriptors";

@@ -6,7 +6,7 @@
  * at the first malformed message.
  *
  * Front -> spawn: NEW makes a sandbox (plan, a file stream to unpack, files to begin with), EXEC runs in
- * it, several at once where they leave their processes behind, KILL, COLLECT, FILES, UPPER, END. Spawn -> front: EVENT,
+ * it, several at once where they leave their processes behind, BEGIN, KILL, COLLECT, FILES, UPPER, END. Spawn -> front: EVENT,
  * the library's struct nsbox_event.
  */
 #ifndef DAEMON_WIRE_H
@@ -34,6 +34,7 @@ enum wire_kind {
 	WIRE_FILES_CANCEL, /* arg2: the number */
 	WIRE_IMAGES, /* a number that no sandbox has; fds: out, gets what images there are. FILES
 			      with that number follows */
+	WIRE_BEGIN,  /* exec: there is work for it, its time begins */
 	WIRE_END,    /* take the sandbox down */
 	WIRE_EVENT,  /* spawn -> front; fds: terminal master, or none */
 	WIRE_HELLO,  /* spawn -> front, first and once: struct wire_hello */

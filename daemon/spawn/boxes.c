@@ -212,6 +212,17 @@ static int on_exec(struct spawn *s, struct box *b, const struct wire_request *q,
 	return why.code ? send_failed(s, b->id, q->exec, NSBOX_EVENT_FAILED, &why, err) : 0;
 }
 
+static int on_begin(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		    unsigned n, struct nsbox_error *err)
+{
+	struct box_exec *x = find_exec(b, q->exec);
+
+	/* One that has ended is no fault: its event is on the way. */
+	if (b->sb && x)
+		(void)nsbox_sandbox_begin(b->sb, x->id, NULL);
+	return 0;
+}
+
 static int on_kill(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
 		   unsigned n, struct nsbox_error *err)
 {
@@ -318,6 +329,7 @@ static const struct {
 	[WIRE_UPPER]   = { on_upper,   true },
 	[WIRE_FILES_CANCEL] = { on_files_cancel, true },
 	[WIRE_IMAGES]  = { on_images,  false },
+	[WIRE_BEGIN]   = { on_begin,   true },
 	[WIRE_END]     = { on_end,     true },
 	/* clang-format on */
 };

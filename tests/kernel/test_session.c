@@ -177,6 +177,59 @@ static void wait_for(struct nsbox_sandbox *sb, const char *mark, unsigned n)
 
 /* ------------------------------------------------------------------ sequences */
 
+/* A program that reads a line and does what that says, started ahead of it; *ret_line: where to. */
+static uint32_t waiting(struct nsbox_sandbox *sb, uint64_t wall_ms, int *ret_line)
+{
+	const char *const argv[] = { "sh", "-c", "read line; eval \"$line\"", NULL };
+	const struct nsbox_exec ex = {
+		.argv = argv, .wall_ms = wall_ms, .keep_rest = true, .waits = true
+	};
+	struct nsbox_error err = { 0 };
+	struct nsbox_io io = NSBOX_IO_NONE;
+	uint32_t id = 0;
+	int line[2];
+
+	ck_assert_int_eq(pipe2(line, O_CLOEXEC), 0);
+	io.in = line[0];
+	ck_assert_msg(nsbox_sandbox_exec(sb, &ex, &io, &id, &err) == 0, "%s", err.msg);
+	close(line[0]);
+	*ret_line = line[1];
+	return id;
+}
+
+START_TEST(time_begins_with_the_work)
+{
+	struct nsbox_sandbox *sb = session(_i, 4, -1);
+	struct nsbox_error err = { 0 };
+	struct nsbox_result r;
+	int line;
+	uint32_t id = waiting(sb, 300 * box_slow(), &line), other;
+
+	/* Far longer than its time, and it is still there. */
+	ends_well(sb, sh(sb, "sleep 1", 0, -1));
+	ck_assert_msg(nsbox_sandbox_begin(sb, id, &err) == 0, "%s", err.msg);
+	r = result(sb, id);
+	ck_assert_uint_eq(r.cause, NSBOX_CAUSE_WALL_TIME);
+	close(line);
+
+	id = waiting(sb, 60000, &line);
+	ends_well(sb, sh(sb, "sleep 1", 0, -1));
+	ck_assert_int_eq(nsbox_sandbox_begin(sb, id, &err), 0);
+	ck_assert_int_eq(nsbox_sandbox_begin(sb, id, &err), -ESRCH);
+	ck_assert_int_eq(write_full(line, "exit 7\n", 7), 0);
+	r = result(sb, id);
+	ck_assert_uint_eq(r.cause, NSBOX_CAUSE_EXIT);
+	ck_assert_int_eq(r.exit_status, 7);
+	close(line);
+
+	/* Others never wait. */
+	other = sh(sb, "sleep 60", 300 * box_slow(), -1);
+	ck_assert_int_eq(nsbox_sandbox_begin(sb, other, &err), -ESRCH);
+	ck_assert_uint_eq(result(sb, other).cause, NSBOX_CAUSE_WALL_TIME);
+	nsbox_sandbox_free(sb);
+}
+END_TEST
+
 START_TEST(one_after_the_other)
 {
 	struct nsbox_sandbox *sb = session(_i, 0, -1);
@@ -664,6 +717,7 @@ int main(void)
 		return status;
 	tcase_set_timeout(tc, 240);
 	tcase_add_checked_fixture(tc, set_up, tear_down);
+	tcase_add_loop_test(tc, time_begins_with_the_work, 0, MODES);
 	tcase_add_loop_test(tc, one_after_the_other, 0, MODES);
 	tcase_add_loop_test(tc, one_that_is_not_there, 0, MODES);
 	tcase_add_loop_test(tc, many_in_a_row, 0, MODES);

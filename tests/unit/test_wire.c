@@ -27,7 +27,7 @@ static struct wire_request request(uint32_t kind, unsigned fds)
 	return (struct wire_request){ .magic = WIRE_MAGIC,
 				      .kind = kind,
 				      .sandbox = 7,
-				      .exec = kind == WIRE_EXEC ? 9 : 0,
+				      .exec = kind == WIRE_EXEC || kind == WIRE_BEGIN ? 9 : 0,
 				      .fds = fds };
 }
 
@@ -90,6 +90,7 @@ START_TEST(test_good)
 		{ WIRE_FILES, WIRE_FILES_OUT, 2 },
 		{ WIRE_FILES, WIRE_FILES_ALL, 3 },
 		{ WIRE_FILES_CANCEL, 0, 0 },
+		{ WIRE_BEGIN, 0, 0 },
 		{ WIRE_KILL, NSBOX_CAUSE_CANCELLED, 0 },
 		{ WIRE_COLLECT, 0, 1 },
 		{ WIRE_END, 0, 0 },

@@ -41,6 +41,7 @@ struct nsbox_exec {
 	bool tty;		 /* own terminal; see struct nsbox_io */
 	uint16_t tty_rows, tty_cols;
 	bool keep_rest; /* other processes of the sandbox outlive it (sessions) */
+	bool waits;	/* wall_ms counts from nsbox_sandbox_begin() */
 };
 
 /* Descriptors of one exec, borrowed. -1: /dev/null for 0-2, not passed for the others. */
@@ -196,6 +197,13 @@ int nsbox_sandbox_exec(struct nsbox_sandbox *sb, const struct nsbox_exec *ex,
 int nsbox_sandbox_exec_blob(struct nsbox_sandbox *sb, int blob_fd, const struct nsbox_io *io,
 			    uint32_t *ret_id, struct nsbox_error *err);
 int nsbox_exec_encode(const struct nsbox_exec *ex, int *ret_fd, struct nsbox_error *err);
+
+/*
+ * The time of exec `id`, which was made with `waits`, begins now: a program that was started before
+ * there was work for it, and gets that now. Until then no limit of wall time holds for it, while all
+ * others do. -ESRCH where no such exec waits.
+ */
+int nsbox_sandbox_begin(struct nsbox_sandbox *sb, uint32_t id, struct nsbox_error *err);
 
 /*
  * End exec `id` (0: all that run), with everything it has started, also what has left its process
