@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of a job share: job.c, job_run.c, job_event.c. */
+#ifndef FRONT_JOB_PARTS_H
+#define FRONT_JOB_PARTS_H
+
+#include "daemon/front/job.h"
+
+#define BACKSTOP_MS 30000
+
+/* job.c: the sandbox's number on the wire; the only way to JOB_FINISHED, and with an error. */
+uint64_t job_sandbox(const struct job *j);
+void job_finish(struct job *j);
+void job_fail(struct job *j, const struct nsbox_error *why);
+/* It was ended before it had a result of its own. */
+void job_finish_as(struct job *j, uint32_t cause);
+/* nsbox-spawn has so long to say something. */
+void job_set_backstop(struct job *j, uint64_t ms);
+
+/* job_run.c: into a sandbox that is to be made from a plan; into one that is there. */
+int job_start_run(struct job *j, int plan_fd, struct nsbox_error *err);
+int job_run(struct job *j, struct nsbox_error *err);
+/* Secrets and parameters of the request and of the operator. */
+int job_settle(struct job *j, struct nsbox_error *err);
+/* A job that only makes its session is over. */
+void job_session_ready(struct job *j, const struct nsbox_result *set_up);
+
+#endif

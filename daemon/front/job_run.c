@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job's way into its sandbox: what the plan says is read, secrets are settled, descriptors made,
+ * and nsbox-spawn is told to make the sandbox and to start the program.
+ */
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/common/digest.h"
+#include "daemon/front/job_parts.h"
+#include "daemon/front/snapshot.h"
+#include "nsbox/plan_build.h"
+#include "nsbox/util.h"
+
+#define FLOOD_BYTES (UINT64_C(1) << 30) /* output that ends a run, kept or not */
+
+static void on_flood(void *ctx)
+{
+	job_cancel(ctx, NSBOX_CAUSE_OUTPUT);
+}
+
+static void on_grew(void *ctx)
+{
+	struct job *j = ctx;
+
+	j->sv->news(j->sv->ctx, j);
+}
+
+void job_session_ready(struct job *j, const struct nsbox_result *set_up)
+{
+	j->has_result = true;
+	j->res = *set_up;
+	job_finish(j);
+}
+
+/*
+ * The plan's hash, for the receipt, and what is to be collected: that is in the plan, from the
+ * manifest and from the request alike.
+ */
+static int read_plan(struct job *j, int plan_fd, struct nsbox_error *err)
+{
+	const struct output_rule *rule;
+	struct blob b;
+	size_t n = 0;
+	int r = blob_map(plan_fd, PLAN_MAGIC, &b, err);
+
+	if (r < 0)
+		return r;
+	r = digest_hex(b.base, b.size, j->plan_sha256, err);
+	if (r < 0) {
+		blob_unmap(&b);
+		return r;
+	}
+	blob_get(&b, SEC_EGRESS, 1, &n);
+	j->network.used = n > 0;
+	rule = blob_get(&b, SEC_OUTPUTS, sizeof(*rule), &n);
+	if (n > WIRE_OUTPUTS_MAX)
+		r = nsbox_fail(err, NSBOX_E_LIMIT, 0, "more than %d outputs", WIRE_OUTPUTS_MAX);
+	j->rules = r == 0 && n ? calloc(n, sizeof(*j->rules)) : NULL;
+	if (r == 0 && n && !j->rules)
+		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read outputs");
+	for (size_t i = 0; j->rules && i < n; i++) {
+		const char *glob = blob_get_str(&b, rule[i].glob);
+
+		if (strlen(glob) >= sizeof(j->rules[i].glob)) {
+			r = nsbox_fail(err, NSBOX_E_LIMIT, 0, "an output's pattern is too long");
+			break;
+		}
+		strcpy(j->rules[i].glob, glob);
+		j->rules[i].max_bytes = rule[i].max_bytes;
+		j->rules[i].max_files = rule[i].max_files;
+		j->n_rules++;
+	}
+	blob_unmap(&b);
+	return r;
+}
+
+/* The caller's word goes before the manifest's. */
+static const char *image_of(const struct job *j)
+{
+	return j->spec->image ? j->spec->image : j->plan->image;
+}
+
+static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
+{
+	struct wire_request q = { .kind = WIRE_NEW, .sandbox = job_sandbox(j) };
+	const struct snapshot *from = j->session ? j->session->from : NULL;
+	const char *image = from ? from->recipe.image : image_of(j);
+	int fds[3] = { plan_fd }, r = 0;
+	auto_close int upper = -1;
+	unsigned n = 1;
+
+	if (image)
+		snprintf(q.image, sizeof(q.image), "%s", image);
+	if (j->session)
+		q.arg |= WIRE_NEW_TRACK;
+	if (j->staged.fd >= 0) {
+		q.arg |= WIRE_NEW_FILES;
+		fds[n++] = j->staged.fd;
+	}
+	if (from) {
+		memcpy(q.image_digest, from->recipe.image_digest, sizeof(q.image_digest));
+		q.arg |= WIRE_NEW_UPPER;
+		r = snapshot_stream(from, &upper, err);
+		fds[n++] = upper;
+	}
+	if (r == 0)
+		r = link_send(j->sv->link, &q, fds, n, err);
+	if (r == 0 && !j->session)
+		j->in_spawn = true;
+	close_fd(&j->staged.fd);
+	return r;
+}
+
+/* The descriptors of the run; those of `io` that are not -1 are the caller's to close. */
+static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
+{
+	const struct nsbox_policy_limits *lim = &j->plan->limits;
+	int r = 0;
+
+	j->out.flood = j->err.flood = on_flood;
+	j->out.grew = j->err.grew = on_grew;
+	j->out.ctx = j->err.ctx = j;
+	if (job_redacts(j)) {
+		const struct redact hide = { .hidden = j->inputs.hidden, .n = j->inputs.n_hidden };
+
+		j->out.redact = j->err.redact = hide; /* each with its own buffer */
+	}
+	j->out.flood_at = lim->stdout_max + FLOOD_BYTES;
+	j->err.flood_at = lim->stderr_max + FLOOD_BYTES;
+	if (j->spec->stdin_data.data) {
+		io->in = make_memfd("nsbox-stdin", j->spec->stdin_data.data,
+				    j->spec->stdin_data.len, true);
+		if (io->in < 0)
+			return nsbox_fail(err, NSBOX_E_NOMEM, -io->in, "pass on standard input");
+	}
+	if (j->interactive)
+		r = feed_open(&j->feed, &io->in, err);
+	if (r == 0 && !j->spec->tty)
+		r = capture_pipe(&j->out, j->sv->loop, lim->stdout_max, &io->out, err);
+	if (r == 0 && !j->spec->tty)
+		r = capture_pipe(&j->err, j->sv->loop, lim->stderr_max, &io->err, err);
+	if (r == 0 && j->kind == JOB_PYTHON)
+		r = capture_pipe(&j->result, j->sv->loop, lim->result_max, &io->result, err);
+	if (r == 0 && j->spec->trace)
+		r = trace_file_open(&j->trace, err);
+	io->trace = j->trace.table ? j->trace.fd : -1;
+	return r;
+}
+
+static void describe_call(const struct job *j, struct pycall *c)
+{
+	*c = (struct pycall){ .code = j->spec->code,
+			      .function = j->spec->function,
+			      .params = j->spec->params,
+			      .noexec = j->plan->noexec_len ? j->plan->noexec : NULL,
+			      .noexec_len = j->plan->noexec_len,
+			      .memory = j->plan->limits.memory,
+			      .wall_ms = j->wall_ms,
+			      .expression = j->spec->expression,
+			      .path = (const char *const *)j->spec->python.path,
+			      .compat = j->spec->compat };
+}
+
+/* NULL-terminated array into the reply's packed strings; the caller frees the array alone. */
+static const char **entry_argv(const struct compile_reply *p)
+{
+	const char **argv = calloc(p->command_args + 1, sizeof(*argv));
+	const char *s = p->command;
+
+	for (uint32_t i = 0; argv && i < p->command_args && s < p->command + p->command_len; i++) {
+		argv[i] = s;
+		s += strlen(s) + 1;
+	}
+	return argv;
+}
+
+/* Of the inputs, then of the request; the strings are borrowed. */
+static const char **joined_env(const struct job *j)
+{
+	char *const *lists[] = { j->inputs.env, j->spec->env };
+	size_t n = 0, at = 0;
+	const char **all;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		for (char *const *v = lists[i]; v && *v; v++)
+			n++;
+	all = calloc(n + 1, sizeof(*all));
+	for (size_t i = 0; all && i < ARRAY_SIZE(lists); i++)
+		for (char *const *v = lists[i]; v && *v; v++)
+			all[at++] = *v;
+	return all;
+}
+
+static int encode_exec(struct job *j, int *ret_fd, struct nsbox_error *err)
+{
+	auto_free const char **entry = NULL, **env = joined_env(j);
+	const char *python[PYCALL_ARGV];
+	struct nsbox_exec ex = { .env = env,
+				 .cwd = j->spec->cwd,
+				 .wall_ms = j->wall_ms,
+				 .keep_rest = j->session != NULL,
+				 .tty = j->spec->tty,
+				 .tty_rows = 24,
+				 .tty_cols = 80 };
+
+	if (!env)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "the run's variables");
+	if (j->kind == JOB_PYTHON) {
+		memcpy(python, pycall_argv, sizeof(python));
+		if (j->spec->python.interpreter)
+			python[0] = j->spec->python.interpreter;
+		ex.argv = python;
+	} else if (j->spec->argv) {
+		ex.argv = (const char *const *)j->spec->argv;
+	} else {
+		entry = entry_argv(j->plan);
+		if (!entry)
+			return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "the entry point's command");
+		ex.argv = entry;
+		if (!ex.cwd && j->plan->cwd[0])
+			ex.cwd = j->plan->cwd;
+	}
+	return nsbox_exec_encode(&ex, ret_fd, err);
+}
+
+static int send_exec(struct job *j, const struct nsbox_io *io, struct nsbox_error *err)
+{
+	const int have[] = { io->in, io->out, io->err, io->request, io->result, io->trace };
+	struct wire_request q = { .kind = WIRE_EXEC, .sandbox = job_sandbox(j), .exec = j->number };
+	auto_close int blob = -1;
+	int fds[WIRE_FDS_MAX], r;
+	unsigned n = 1;
+
+	r = encode_exec(j, &blob, err);
+	if (r < 0)
+		return r;
+	fds[0] = blob;
+	for (unsigned i = 0; i < ARRAY_SIZE(have); i++) {
+		if (have[i] < 0)
+			continue;
+		q.arg |= 1u << i;
+		fds[n++] = have[i];
+	}
+	r = link_send(j->sv->link, &q, fds, n, err);
+	if (r == 0)
+		j->in_spawn = true;
+	return r;
+}
+
+/* Parameters are keyword arguments that the request need not repeat. */
+static int add_parameters(struct job *j, struct nsbox_error *err)
+{
+	struct json_object *all = json_object_new_object();
+
+	if (!all)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "pass on parameters");
+	json_object_object_foreach (j->inputs.config, id, value) {
+		json_object_object_add(all, id, json_object_get(value));
+	}
+	if (j->spec->params) {
+		json_object_object_foreach (j->spec->params, key, own) {
+			json_object_object_add(all, key, json_object_get(own));
+		}
+	}
+	json_object_put(j->spec->params);
+	j->spec->params = all;
+	return 0;
+}
+
+/*
+ * Secrets and parameters: what the manifest asks for, from the request and from the operator. Files
+ * of them are there since a session was made; its other commands get variables alone.
+ */
+int job_settle(struct job *j, struct nsbox_error *err)
+{
+	int r = secrets_settle(j->sv->kept, j->workspace, j->plan->inputs, &j->own, j->spec->config,
+			       &j->inputs, err);
+
+	if (r == 0 && (!j->session || j->makes_session))
+		r = inputs_put_files(&j->inputs, &j->staged.fd, err);
+	if (r == 0 && j->kind == JOB_PYTHON && json_object_object_length(j->inputs.config))
+		r = add_parameters(j, err);
+	return r;
+}
+
+/* The program: where its sandbox is, or is being made. */
+static int run_program(struct job *j, struct nsbox_error *err)
+{
+	struct nsbox_io io = NSBOX_IO_NONE;
+	struct pycall call;
+	int r = make_io(j, &io, err);
+
+	if (r == 0 && j->kind == JOB_PYTHON) {
+		describe_call(j, &call);
+		r = pycall_encode(&call, &io.request, err);
+	}
+	if (r == 0)
+		r = send_exec(j, &io, err);
+	/* Ours must go: the end of a stream is when all its writers are gone. */
+	close_fd(&io.in);
+	close_fd(&io.out);
+	close_fd(&io.err);
+	close_fd(&io.request);
+	close_fd(&io.result);
+	if (r == 0 && j->wall_ms)
+		job_set_backstop(j, j->wall_ms + j->plan->limits.grace_ms + BACKSTOP_MS);
+	return r;
+}
+
+static int check_timeout(const struct job *j, struct nsbox_error *err)
+{
+	uint64_t most = j->plan->limits.wall_ms;
+
+	if (j->session && most && j->spec->timeout_ms > most)
+		return nsbox_fail(err, NSBOX_E_INVALID, 0,
+				  "/timeout_seconds: a command of this session may take %.3f s at "
+				  "most, which was fixed when it was made",
+				  (double)most / 1000);
+	return 0;
+}
+
+/* A job that only makes its session is over when that is ready. */
+int job_run(struct job *j, struct nsbox_error *err)
+{
+	int r = check_timeout(j, err);
+
+	if (r < 0)
+		return r;
+	if (j->kind != JOB_SESSION || !j->session) {
+		if (j->session)
+			j->session->commands++;
+		return run_program(j, err);
+	}
+	if (j->session->ready)
+		job_session_ready(j, &j->session->set_up);
+	else
+		job_set_backstop(j, BACKSTOP_MS);
+	return 0;
+}
+
+int job_start_run(struct job *j, int plan_fd, struct nsbox_error *err)
+{
+	const struct snapshot *from = j->session ? j->session->from : NULL;
+	int r = read_plan(j, plan_fd, err);
+
+	/* What a snapshot has of the skill was looked at when it came. */
+	if (r == 0 && !from)
+		r = digests_check(j->plan->inputs, j->staged.fd, j->staged.skill_dir, err);
+	if (r == 0)
+		r = job_settle(j, err);
+	if (r == 0)
+		r = send_new(j, plan_fd, err);
+	if (r == 0 && j->session)
+		r = session_made(j->session, j, plan_fd, err);
+	return r == 0 ? job_run(j, err) : r;
+}
