@@ -539,7 +539,8 @@ def test_manual(t):
     words = set(re.findall(r"[A-Za-z0-9_]+", manual))
     reply = function("def f(): pass", trace_id="t")[1]
     t.equal(sorted(set(reply) - words), [], "the manual knows every field of a reply")
-    source = open(os.path.join(paths.ROOT, "daemon", "front", "request.c"), encoding="utf-8").read()
+    source = "".join(open(os.path.join(paths.ROOT, "daemon", "front", name), encoding="utf-8").read()
+                     for name in ("request.c", "request_read.c"))
     keys = set(re.findall(r'^\t\{ "([a-z_0-9]+)",', source, re.M)) - {"session_id", "allow"}
     t.ok(len(keys) > 25, "the request's tables are found", str(keys))
     t.equal(sorted(keys - words), [], "the manual knows every field of a request")
