@@ -142,16 +142,20 @@ void api_reply_busy(struct http_request *rq, const struct nsbox_error *e, uint64
 void api_deny(struct front *f, struct http_request *rq, const char *why);
 void api_who(const struct front *f, const struct http_request *rq, struct who *ret);
 
-/* api_jobs.c */
+/* call.c */
 void api_gone(void *ctx, struct http_request *rq);
 /* The journal has it; it ended, and the journal has that; it cannot be taken (NULL: it can). */
 void api_tell_accepted(struct front *f, struct job *j);
 void api_tell_ended(struct job *j);
 void api_tell_refused(struct job *j, const struct nsbox_error *why);
+
+/* api_submit.c */
 void api_python(struct front *f, struct http_request *rq, const char *rest);
 void api_post_session(struct front *f, struct http_request *rq, const char *rest);
 void api_command(struct front *f, struct http_request *rq, const char *rest);
 void api_post_job(struct front *f, struct http_request *rq, const char *rest);
+
+/* api_jobs.c */
 void api_list_jobs(struct front *f, struct http_request *rq, const char *rest);
 void api_get_job(struct front *f, struct http_request *rq, const char *id);
 void api_delete_job(struct front *f, struct http_request *rq, const char *id);
