@@ -18,71 +18,24 @@
  */
 #include "daemon/front/http.h"
 
-#include <json-c/json.h>
-#include <microhttpd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "daemon/front/door.h"
-#include "daemon/front/json_reply.h"
+#include "daemon/front/http_parts.h"
 #include "nsbox/util.h"
 
 #define CONNECTIONS_MAX 512
 /* Times that a request may take, in those of its head. */
 #define BODY_TIMES	  5
 #define REPLY_TIMES	  10
-#define STREAM_BLOCK	  ((size_t)16 * 1024)
 #define CONNECTION_MEMORY (128 * 1024)
-
-/* A connection: who it is, and how long it may be at what it is at. */
-struct visitor {
-	struct visitor *prev, *next;
-	int fd;
-	uid_t uid;
-	bool may_speak;
-	uint64_t deadline; /* monotonic_us(); 0: none */
-};
-
-struct http {
-	struct loop *loop;
-	struct loop_source *source;
-	struct loop_timer timer, look;
-	struct visitor *visitors;
-	unsigned n_visitors;
-	struct MHD_Daemon *daemon;
-	struct door *door, *tcp_door;
-	struct http_peers peers;
-	struct http_handlers handlers;
-	size_t body_max;
-	uint64_t request_s;
-};
-
-struct http_request {
-	struct http *h;
-	struct MHD_Connection *conn;
-	struct loop_source *watch;
-	char method[16];
-	char *path;
-	char *body;
-	size_t len, cap;
-	uid_t peer;
-	const char *workspace; /* of its token */
-	struct visitor *visitor;
-	char traceparent[56];		  /* "" for none */
-	const struct http_stream *stream; /* NULL: none, or over */
-	void *stream_ctx;
-	bool hung_up;
-	bool too_large, dispatched, suspended;
-	void *data;
-	int status; /* 0: no reply yet */
-	struct MHD_Response *response;
-};
 
 /* ------------------------------------------------------------------ who speaks */
 
-static int socket_of(struct MHD_Connection *conn)
+int http_socket(struct MHD_Connection *conn)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -126,190 +79,6 @@ static void on_look(void *ctx)
 	loop_timer_set(h->loop, &h->look, look_us(h));
 }
 
-/* ------------------------------------------------------------------ replies */
-
-const char *http_method(const struct http_request *rq)
-{
-	return rq->method;
-}
-
-const char *http_path(const struct http_request *rq)
-{
-	return rq->path;
-}
-
-const char *http_body(const struct http_request *rq, size_t *ret_len)
-{
-	*ret_len = rq->len;
-	return rq->body ? rq->body : "";
-}
-
-void http_set_body(struct http_request *rq, char *text)
-{
-	if (rq->body)
-		explicit_bzero(rq->body, rq->cap);
-	free(rq->body);
-	rq->body = text;
-	rq->len = rq->cap = strlen(text);
-}
-
-char *http_take_body(struct http_request *rq)
-{
-	rq->len = rq->cap = 0;
-	return take_ptr(&rq->body);
-}
-
-const char *http_argument(struct http_request *rq, const char *name)
-{
-	return MHD_lookup_connection_value(rq->conn, MHD_GET_ARGUMENT_KIND, name);
-}
-
-const char *http_header(const struct http_request *rq, const char *name)
-{
-	return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);
-}
-
-bool http_query(const struct http_request *rq, const char *name, const char **ret)
-{
-	const char *v = NULL;
-	size_t len;
-
-	if (MHD_lookup_connection_value_n(rq->conn, MHD_GET_ARGUMENT_KIND, name, strlen(name), &v,
-					  &len) != MHD_YES)
-		return false;
-	*ret = v ? v : "";
-	return true;
-}
-
-bool http_query_u64(const struct http_request *rq, const char *name, uint64_t otherwise,
-		    uint64_t *ret)
-{
-	const char *text = MHD_lookup_connection_value(rq->conn, MHD_GET_ARGUMENT_KIND, name);
-
-	*ret = otherwise;
-	return !text || parse_u64(text, ret);
-}
-
-const char *http_traceparent(const struct http_request *rq)
-{
-	return *rq->traceparent ? rq->traceparent : NULL;
-}
-
-uid_t http_peer(const struct http_request *rq)
-{
-	return rq->peer;
-}
-
-const char *http_workspace(const struct http_request *rq)
-{
-	return rq->workspace;
-}
-
-void **http_data(struct http_request *rq)
-{
-	return &rq->data;
-}
-
-static void soon(struct http *h)
-{
-	loop_timer_set(h->loop, &h->timer, 0);
-}
-
-static void on_hangup(void *ctx, uint32_t events);
-
-/* Without a watch, for lack of memory, a run simply goes to its end. */
-static void watch(struct http_request *rq)
-{
-	if (loop_add(rq->h->loop, socket_of(rq->conn), 0, on_hangup, rq, &rq->watch, NULL) < 0)
-		rq->watch = NULL;
-}
-
-void http_reply(struct http_request *rq, int status, char *body, size_t len,
-		const char *const *headers)
-{
-	if (rq->status) {
-		free(body);
-		return;
-	}
-	rq->status = body ? status : 503;
-	rq->response = MHD_create_response_from_buffer(body ? len : 0, body, MHD_RESPMEM_MUST_FREE);
-	if (!rq->response) {
-		free(body);
-	} else {
-		if (!headers || strcmp(headers[0], "Content-Type") != 0)
-			MHD_add_response_header(rq->response, "Content-Type", "application/json");
-		if (*rq->traceparent)
-			MHD_add_response_header(rq->response, "traceparent", rq->traceparent);
-		for (; headers && headers[0]; headers += 2)
-			MHD_add_response_header(rq->response, headers[0], headers[1]);
-	}
-	if (!rq->suspended)
-		return;
-	loop_del(rq->h->loop, &rq->watch);
-	rq->suspended = false;
-	MHD_resume_connection(rq->conn);
-	soon(rq->h);
-}
-
-/* libmicrohttpd asks for more of a stream. */
-static ssize_t on_more(void *cls, uint64_t pos, char *buf, size_t max)
-{
-	struct http_request *rq = cls;
-	ssize_t n;
-
-	if (!rq->stream || rq->hung_up)
-		return MHD_CONTENT_READER_END_WITH_ERROR;
-	n = rq->stream->read(rq->stream_ctx, buf, max);
-	if (n != 0)
-		return n > 0 ? n : MHD_CONTENT_READER_END_OF_STREAM;
-	MHD_suspend_connection(rq->conn);
-	rq->suspended = true;
-	watch(rq);
-	return 0;
-}
-
-void http_reply_stream(struct http_request *rq, const struct http_stream *stream, void *ctx,
-		       const char *const *headers)
-{
-	rq->status = 200;
-	rq->stream = stream;
-	rq->stream_ctx = ctx;
-	rq->response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, on_more,
-							 rq, NULL);
-	for (; rq->response && headers && headers[0]; headers += 2)
-		MHD_add_response_header(rq->response, headers[0], headers[1]);
-	if (rq->response && *rq->traceparent)
-		MHD_add_response_header(rq->response, "traceparent", rq->traceparent);
-	http_wake(rq);
-}
-
-void http_wake(struct http_request *rq)
-{
-	if (!rq->suspended)
-		return;
-	loop_del(rq->h->loop, &rq->watch);
-	rq->suspended = false;
-	MHD_resume_connection(rq->conn);
-	soon(rq->h);
-}
-
-void http_reply_error(struct http_request *rq, int status, const char *code, const char *fmt, ...)
-{
-	struct json_object *o = json_object_new_object(), *e = json_object_new_object();
-	char text[512], *body = NULL;
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	if (json_put_text(e, "code", code) == 0 && json_put_text(e, "message", text) == 0 &&
-	    json_put(o, "error", json_object_get(e)) == 0)
-		body = strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
-	json_object_put(e);
-	json_object_put(o);
-	http_reply(rq, status, body, body ? strlen(body) : 0, NULL);
-}
-
 /* ------------------------------------------------------------------ requests */
 
 static enum MHD_Result send_reply(struct http_request *rq)
@@ -325,7 +94,7 @@ static enum MHD_Result send_reply(struct http_request *rq)
 	return r;
 }
 
-static void on_hangup(void *ctx, uint32_t events)
+void http_on_hangup(void *ctx, uint32_t events)
 {
 	struct http_request *rq = ctx;
 
@@ -354,7 +123,7 @@ static enum MHD_Result dispatch(struct http_request *rq)
 		return send_reply(rq);
 	MHD_suspend_connection(rq->conn);
 	rq->suspended = true;
-	watch(rq);
+	http_watch(rq);
 	return MHD_YES;
 }
 
@@ -410,7 +179,7 @@ static bool let_in(struct http_request *rq)
 {
 	const struct http_handlers *to = &rq->h->handlers;
 
-	if (!door_may_speak(socket_of(rq->conn), &rq->h->peers, &rq->peer)) {
+	if (!door_may_speak(http_socket(rq->conn), &rq->h->peers, &rq->peer)) {
 		refuse(rq, 403,
 		       "this user may not use the service; see nsboxd --allow-uid and --allow-gid");
 		return false;
@@ -575,7 +344,7 @@ static void on_notify(void *cls, struct MHD_Connection *conn, void **socket_cont
 		v = calloc(1, sizeof(*v));
 		if (!v)
 			return; /* not counted: the memory's end is nearer than the door's */
-		v->fd = socket_of(conn);
+		v->fd = http_socket(conn);
 		v->may_speak = door_may_speak(v->fd, &h->peers, &v->uid);
 		v->deadline = monotonic_us() + h->request_s * 1000000;
 		visitor_enter(h, v);
@@ -643,7 +412,7 @@ int http_new(struct loop *l, int listen_fd, int tcp_fd, const struct http_peers 
 		return r;
 	}
 	loop_timer_set(l, &h->look, look_us(h));
-	soon(h);
+	http_soon(h);
 	*ret = h;
 	return 0;
 }
