@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal as a SQLite file: the only file that knows SQLite.
+ * The journal as a SQLite file. This file and journal_ask.c alone know SQLite: here is how it is
+ * opened, written and migrated, there what is asked of it.
  *
  * Write-ahead log, one connection that holds the file exclusively (so no shared memory is needed,
  * and a second service on the same directory is told). A commit of durable changes ends in an
@@ -15,42 +16,16 @@
  */
 #include "daemon/front/journal.h"
 
-#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "daemon/front/journal_sqlite.h"
 #include "nsbox/util.h"
 
 /* How long a start waits for the journal: 2.5 s. */
 #define BUSY_ROUNDS   25
 #define BUSY_PAUSE_NS 100000000
-
-enum statement {
-	S_ADD,
-	S_ADD_REQUEST,
-	S_TAKE,
-	S_GIVE_BACK,
-	S_DONE,
-	S_DROP_REQUEST,
-	S_ADD_RESULT,
-	S_FIND,
-	S_FIND_KEY,
-	S_OPEN,
-	S_ENDED,
-	S_REQUEST,
-	S_REPLY,
-	S_RECEIPT,
-	S_AUDIT,
-	S_CHAIN,
-	S_AUDIT_DROP,
-	S_AUDIT_LINES,
-	S_AUDIT_STATE,
-	S_SWEEP_AGE,
-	S_SWEEP_SIZE,
-	S_SWEEP_ORPHANS,
-	S_MAX
-};
 
 #define COLUMNS                                                                                    \
 	"id, workspace, trace_id, traceparent, coalesce(key, ''), body_sha256, kind, priority, "   \
@@ -114,22 +89,9 @@ static const char *const steps[] = {
 	"'0000000000000000000000000000000000000000000000000000000000000000');",
 };
 
-struct sqlite_journal {
-	struct journal base;
-	sqlite3 *db;
-	sqlite3_stmt *st[S_MAX];
-	bool full; /* synchronous is FULL */
-	bool open; /* a transaction is */
-};
-
-static struct sqlite_journal *self(struct journal *j)
-{
-	return (struct sqlite_journal *)j; /* base is the first member */
-}
-
 /* ------------------------------------------------------------------ errors and statements */
 
-static int sql_failed(struct sqlite_journal *s, const char *what, struct nsbox_error *err)
+int journal_failed(struct sqlite_journal *s, const char *what, struct nsbox_error *err)
 {
 	int code = sqlite3_errcode(s->db), sys = sqlite3_system_errno(s->db);
 	bool full = code == SQLITE_FULL || ((code & 0xff) == SQLITE_IOERR &&
@@ -149,12 +111,13 @@ static int sql_failed(struct sqlite_journal *s, const char *what, struct nsbox_e
 
 static int run_sql(struct sqlite_journal *s, const char *sql, struct nsbox_error *err)
 {
-	return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0
-								       : sql_failed(s, sql, err);
+	return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK
+		       ? 0
+		       : journal_failed(s, sql, err);
 }
 
 /* Compiled once. Text and blobs are bound without a copy: they outlive the step. */
-static sqlite3_stmt *statement(struct sqlite_journal *s, enum statement which)
+sqlite3_stmt *journal_statement(struct sqlite_journal *s, enum journal_statement which)
 {
 	if (!s->st[which])
 		sqlite3_prepare_v3(s->db, texts[which], -1, SQLITE_PREPARE_PERSISTENT,
@@ -162,12 +125,12 @@ static sqlite3_stmt *statement(struct sqlite_journal *s, enum statement which)
 	return s->st[which];
 }
 
-static void bind_text(sqlite3_stmt *st, int at, const char *s)
+void journal_bind_text(sqlite3_stmt *st, int at, const char *s)
 {
 	sqlite3_bind_text(st, at, s ? s : "", -1, SQLITE_STATIC);
 }
 
-static void bind_u64(sqlite3_stmt *st, int at, uint64_t v)
+void journal_bind_u64(sqlite3_stmt *st, int at, uint64_t v)
 {
 	sqlite3_bind_int64(st, at, (sqlite3_int64)v);
 }
@@ -180,7 +143,7 @@ static void bind_bytes(sqlite3_stmt *st, int at, const void *data, size_t len)
 		sqlite3_bind_null(st, at);
 }
 
-static void release(sqlite3_stmt *st)
+void journal_release(sqlite3_stmt *st)
 {
 	sqlite3_reset(st);
 	sqlite3_clear_bindings(st);
@@ -190,10 +153,10 @@ static void release(sqlite3_stmt *st)
 static int step(struct sqlite_journal *s, sqlite3_stmt *st, const char *what,
 		struct nsbox_error *err)
 {
-	int r = st && sqlite3_step(st) == SQLITE_DONE ? 0 : sql_failed(s, what, err);
+	int r = st && sqlite3_step(st) == SQLITE_DONE ? 0 : journal_failed(s, what, err);
 
 	if (st)
-		release(st);
+		journal_release(st);
 	return r;
 }
 
@@ -214,7 +177,7 @@ static int step_one(struct sqlite_journal *s, sqlite3_stmt *st, const char *what
 
 static void op_rollback(struct journal *j)
 {
-	struct sqlite_journal *s = self(j);
+	struct sqlite_journal *s = journal_sqlite(j);
 
 	if (!sqlite3_get_autocommit(s->db))
 		sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
@@ -223,7 +186,7 @@ static void op_rollback(struct journal *j)
 
 static int op_begin(struct journal *j, bool durable, struct nsbox_error *err)
 {
-	struct sqlite_journal *s = self(j);
+	struct sqlite_journal *s = journal_sqlite(j);
 	int r = 0;
 
 	if (durable != s->full)
@@ -239,7 +202,7 @@ static int op_begin(struct journal *j, bool durable, struct nsbox_error *err)
 
 static int op_commit(struct journal *j, struct nsbox_error *err)
 {
-	struct sqlite_journal *s = self(j);
+	struct sqlite_journal *s = journal_sqlite(j);
 	int r;
 
 	if (!s->open)
@@ -256,8 +219,8 @@ static int op_commit(struct journal *j, struct nsbox_error *err)
 static int op_add(struct journal *j, const struct journal_row *row, const void *body, size_t len,
 		  struct nsbox_error *err)
 {
-	struct sqlite_journal *s = self(j);
-	sqlite3_stmt *st = statement(s, S_ADD);
+	struct sqlite_journal *s = journal_sqlite(j);
+	sqlite3_stmt *st = journal_statement(s, S_ADD);
 	const char *const strings[] = { row->id,	  row->workspace, row->trace_id,
 					row->traceparent, row->key,	  row->body_sha256 };
 	const uint64_t numbers[] = { row->kind, row->priority, row->state,     row->sync,
@@ -265,13 +228,13 @@ static int op_add(struct journal *j, const struct journal_row *row, const void *
 	int r;
 
 	for (int i = 0; st && i < (int)ARRAY_SIZE(strings); i++)
-		bind_text(st, 1 + i, strings[i]);
+		journal_bind_text(st, 1 + i, strings[i]);
 	for (int i = 0; st && i < (int)ARRAY_SIZE(numbers); i++)
-		bind_u64(st, 7 + i, numbers[i]);
+		journal_bind_u64(st, 7 + i, numbers[i]);
 	r = step(s, st, "take a job in", err);
 	if (r < 0 || !body)
 		return r;
-	st = statement(s, S_ADD_REQUEST);
+	st = journal_statement(s, S_ADD_REQUEST);
 	if (st)
 		bind_bytes(st, 1, body, len);
 	return step(s, st, "keep a request", err);
@@ -279,51 +242,51 @@ static int op_add(struct journal *j, const struct journal_row *row, const void *
 
 static int op_take(struct journal *j, const char *id, uint64_t now_ms, struct nsbox_error *err)
 {
-	struct sqlite_journal *s = self(j);
-	sqlite3_stmt *st = statement(s, S_TAKE);
+	struct sqlite_journal *s = journal_sqlite(j);
+	sqlite3_stmt *st = journal_statement(s, S_TAKE);
 
 	if (st) {
-		bind_text(st, 1, id);
-		bind_u64(st, 2, now_ms);
+		journal_bind_text(st, 1, id);
+		journal_bind_u64(st, 2, now_ms);
 	}
 	return step_one(s, st, "start a job", err);
 }
 
 static int op_give_back(struct journal *j, const char *id, struct nsbox_error *err)
 {
-	struct sqlite_journal *s = self(j);
-	sqlite3_stmt *st = statement(s, S_GIVE_BACK);
+	struct sqlite_journal *s = journal_sqlite(j);
+	sqlite3_stmt *st = journal_statement(s, S_GIVE_BACK);
 
 	if (st)
-		bind_text(st, 1, id);
+		journal_bind_text(st, 1, id);
 	return step_one(s, st, "give a job back", err);
 }
 
 static int op_done(struct journal *j, const char *id, const struct journal_end *end,
 		   struct nsbox_error *err)
 {
-	struct sqlite_journal *s = self(j);
-	sqlite3_stmt *st = statement(s, S_DONE);
+	struct sqlite_journal *s = journal_sqlite(j);
+	sqlite3_stmt *st = journal_statement(s, S_DONE);
 	int r;
 
 	if (st) {
-		bind_text(st, 1, id);
-		bind_u64(st, 2, end->finished_ms);
-		bind_u64(st, 3, (uint64_t)end->status);
-		bind_text(st, 4, end->cause);
+		journal_bind_text(st, 1, id);
+		journal_bind_u64(st, 2, end->finished_ms);
+		journal_bind_u64(st, 3, (uint64_t)end->status);
+		journal_bind_text(st, 4, end->cause);
 	}
 	r = step_one(s, st, "end a job", err);
 	if (r < 0)
 		return r;
-	st = statement(s, S_DROP_REQUEST);
+	st = journal_statement(s, S_DROP_REQUEST);
 	if (st)
-		bind_text(st, 1, id);
+		journal_bind_text(st, 1, id);
 	r = step(s, st, "forget a request", err);
 	if (r < 0)
 		return r;
-	st = statement(s, S_ADD_RESULT);
+	st = journal_statement(s, S_ADD_RESULT);
 	if (st) {
-		bind_text(st, 1, id);
+		journal_bind_text(st, 1, id);
 		bind_bytes(st, 2, end->reply, end->reply_len);
 		bind_bytes(st, 3, end->receipt, end->receipt_len);
 	}
@@ -333,41 +296,41 @@ static int op_done(struct journal *j, const char *id, const struct journal_end *
 static int op_audit(struct journal *j, const struct journal_chain *c, const char *line, size_t len,
 		    struct nsbox_error *err)
 {
-	struct sqlite_journal *s = self(j);
-	sqlite3_stmt *st = statement(s, S_AUDIT);
+	struct sqlite_journal *s = journal_sqlite(j);
+	sqlite3_stmt *st = journal_statement(s, S_AUDIT);
 	int r;
 
 	if (st) {
-		bind_u64(st, 1, c->seq);
+		journal_bind_u64(st, 1, c->seq);
 		bind_bytes(st, 2, line, len);
 	}
 	r = step(s, st, "keep a line of the audit", err);
 	if (r < 0)
 		return r;
-	st = statement(s, S_CHAIN);
+	st = journal_statement(s, S_CHAIN);
 	if (st) {
-		bind_u64(st, 1, c->seq);
-		bind_text(st, 2, c->hash);
+		journal_bind_u64(st, 1, c->seq);
+		journal_bind_text(st, 2, c->hash);
 	}
 	return step_one(s, st, "move the audit on", err);
 }
 
 static int op_audit_drop(struct journal *j, uint64_t seq, struct nsbox_error *err)
 {
-	struct sqlite_journal *s = self(j);
-	sqlite3_stmt *st = statement(s, S_AUDIT_DROP);
+	struct sqlite_journal *s = journal_sqlite(j);
+	sqlite3_stmt *st = journal_statement(s, S_AUDIT_DROP);
 
 	if (st)
-		bind_u64(st, 1, seq);
+		journal_bind_u64(st, 1, seq);
 	return step(s, st, "forget lines of the audit", err);
 }
 
 static int op_sweep(struct journal *j, uint64_t before_ms, uint64_t max_bytes,
 		    struct nsbox_error *err)
 {
-	struct sqlite_journal *s = self(j);
+	struct sqlite_journal *s = journal_sqlite(j);
 	const struct {
-		enum statement which;
+		enum journal_statement which;
 		uint64_t value;
 	} all[] = { { S_SWEEP_AGE, before_ms },
 		    { S_SWEEP_SIZE, max_bytes },
@@ -375,175 +338,20 @@ static int op_sweep(struct journal *j, uint64_t before_ms, uint64_t max_bytes,
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++) {
-		sqlite3_stmt *st = statement(s, all[i].which);
+		sqlite3_stmt *st = journal_statement(s, all[i].which);
 
 		if (st && all[i].which != S_SWEEP_ORPHANS)
-			bind_u64(st, 1, MIN(all[i].value, (uint64_t)INT64_MAX));
+			journal_bind_u64(st, 1, MIN(all[i].value, (uint64_t)INT64_MAX));
 		r = step(s, st, "sweep", err);
 	}
 	return r == 0 ? run_sql(s, "PRAGMA incremental_vacuum(2000)", err) : r;
-}
-
-/* ------------------------------------------------------------------ questions */
-
-static const char *column_text(sqlite3_stmt *st, int at)
-{
-	const unsigned char *s = sqlite3_column_text(st, at);
-
-	return s ? (const char *)s : "";
-}
-
-static uint64_t column_u64(sqlite3_stmt *st, int at)
-{
-	return (uint64_t)sqlite3_column_int64(st, at);
-}
-
-/* The order is that of COLUMNS. */
-static void read_row(sqlite3_stmt *st, struct journal_row *row)
-{
-	*row = (struct journal_row){
-		.id = column_text(st, 0),
-		.workspace = column_text(st, 1),
-		.trace_id = column_text(st, 2),
-		.traceparent = column_text(st, 3),
-		.key = column_text(st, 4),
-		.body_sha256 = column_text(st, 5),
-		.kind = (uint32_t)column_u64(st, 6),
-		.priority = (uint32_t)column_u64(st, 7),
-		.state = (uint32_t)column_u64(st, 8),
-		.sync = column_u64(st, 9) != 0,
-		.uid = (uid_t)column_u64(st, 10),
-		.size = column_u64(st, 11),
-		.created_ms = column_u64(st, 12),
-		.started_ms = column_u64(st, 13),
-		.finished_ms = column_u64(st, 14),
-		.status = (int)column_u64(st, 15),
-		.cause = column_text(st, 16),
-	};
-}
-
-/* Rows found, or the error. */
-static int each(struct sqlite_journal *s, sqlite3_stmt *st, journal_row_fn *fn, void *ctx,
-		struct nsbox_error *err)
-{
-	struct journal_row row;
-	int r, n = 0;
-
-	if (!st)
-		return sql_failed(s, "ask", err);
-	while ((r = sqlite3_step(st)) == SQLITE_ROW) {
-		read_row(st, &row);
-		fn(ctx, &row);
-		n++;
-	}
-	r = r == SQLITE_DONE ? n : sql_failed(s, "ask", err);
-	release(st);
-	return r;
-}
-
-static int op_find(struct journal *j, const char *id, journal_row_fn *fn, void *ctx,
-		   struct nsbox_error *err)
-{
-	struct sqlite_journal *s = self(j);
-	sqlite3_stmt *st = statement(s, S_FIND);
-
-	if (st)
-		bind_text(st, 1, id);
-	return each(s, st, fn, ctx, err);
-}
-
-static int op_find_key(struct journal *j, const char *workspace, const char *key,
-		       journal_row_fn *fn, void *ctx, struct nsbox_error *err)
-{
-	struct sqlite_journal *s = self(j);
-	sqlite3_stmt *st = statement(s, S_FIND_KEY);
-
-	if (st) {
-		bind_text(st, 1, workspace);
-		bind_text(st, 2, key);
-	}
-	return each(s, st, fn, ctx, err);
-}
-
-static int op_read(struct journal *j, const char *id, enum journal_part part, char **ret,
-		   size_t *ret_len, struct nsbox_error *err)
-{
-	static const enum statement which[] = { S_REQUEST, S_REPLY, S_RECEIPT };
-	struct sqlite_journal *s = self(j);
-	sqlite3_stmt *st = statement(s, which[part]);
-	const void *data;
-	size_t n;
-	int r = 0;
-
-	if (!st)
-		return sql_failed(s, "read", err);
-	bind_text(st, 1, id);
-	r = sqlite3_step(st);
-	if (r == SQLITE_ROW && sqlite3_column_type(st, 0) != SQLITE_NULL) {
-		data = sqlite3_column_blob(st, 0);
-		n = (size_t)sqlite3_column_bytes(st, 0);
-		*ret = malloc(n + 1);
-		r = *ret ? 1 : nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read the journal");
-		if (*ret) {
-			if (n)
-				memcpy(*ret, data, n);
-			(*ret)[n] = 0;
-			*ret_len = n;
-		}
-	} else {
-		r = r == SQLITE_ROW || r == SQLITE_DONE ? 0 : sql_failed(s, "read", err);
-	}
-	release(st);
-	return r;
-}
-
-static int op_open_jobs(struct journal *j, journal_row_fn *fn, void *ctx, struct nsbox_error *err)
-{
-	int r = each(self(j), statement(self(j), S_OPEN), fn, ctx, err);
-
-	return MIN(r, 0);
-}
-
-static int op_ended_jobs(struct journal *j, unsigned max, journal_row_fn *fn, void *ctx,
-			 struct nsbox_error *err)
-{
-	sqlite3_stmt *st = statement(self(j), S_ENDED);
-	int r;
-
-	if (st)
-		bind_u64(st, 1, max);
-	r = each(self(j), st, fn, ctx, err);
-	return MIN(r, 0);
-}
-
-static int op_audit_state(struct journal *j, struct journal_chain *ret, journal_line_fn *fn,
-			  void *ctx, struct nsbox_error *err)
-{
-	struct sqlite_journal *s = self(j);
-	sqlite3_stmt *st = statement(s, S_AUDIT_STATE);
-	int r;
-
-	if (!st || sqlite3_step(st) != SQLITE_ROW)
-		return sql_failed(s, "find the end of the audit", err);
-	ret->seq = column_u64(st, 0);
-	snprintf(ret->hash, sizeof(ret->hash), "%s", column_text(st, 1));
-	release(st);
-	st = statement(s, S_AUDIT_LINES);
-	if (!st)
-		return sql_failed(s, "read lines of the audit", err);
-	while ((r = sqlite3_step(st)) == SQLITE_ROW)
-		fn(ctx, column_u64(st, 0), sqlite3_column_blob(st, 1),
-		   (size_t)sqlite3_column_bytes(st, 1));
-	r = r == SQLITE_DONE ? 0 : sql_failed(s, "read lines of the audit", err);
-	release(st);
-	return r;
 }
 
 /* ------------------------------------------------------------------ life */
 
 static void op_free(struct journal *j)
 {
-	struct sqlite_journal *s = self(j);
+	struct sqlite_journal *s = journal_sqlite(j);
 
 	for (size_t i = 0; i < S_MAX; i++)
 		sqlite3_finalize(s->st[i]);
@@ -562,12 +370,12 @@ static const struct journal_ops sqlite_ops = {
 	.audit = op_audit,
 	.audit_drop = op_audit_drop,
 	.sweep = op_sweep,
-	.find = op_find,
-	.find_key = op_find_key,
-	.read = op_read,
-	.open_jobs = op_open_jobs,
-	.ended_jobs = op_ended_jobs,
-	.audit_state = op_audit_state,
+	.find = journal_ask_find,
+	.find_key = journal_ask_find_key,
+	.read = journal_ask_read,
+	.open_jobs = journal_ask_open_jobs,
+	.ended_jobs = journal_ask_ended_jobs,
+	.audit_state = journal_ask_audit_state,
 	.free = op_free,
 };
 
@@ -578,7 +386,7 @@ static int user_version(struct sqlite_journal *s, int *ret, struct nsbox_error *
 
 	if (r != SQLITE_OK || sqlite3_step(st) != SQLITE_ROW) {
 		sqlite3_finalize(st);
-		return sql_failed(s, "read its version", err);
+		return journal_failed(s, "read its version", err);
 	}
 	*ret = sqlite3_column_int(st, 0);
 	sqlite3_finalize(st);
@@ -672,7 +480,7 @@ int journal_open(int dir_fd, unsigned max_pages, struct journal **ret, struct ns
 	snprintf(path, sizeof(path), "/proc/self/fd/%d/journal.db", dir_fd);
 	r = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
 	if (r != SQLITE_OK)
-		r = sql_failed(s, "open", err);
+		r = journal_failed(s, "open", err);
 	else
 		r = set_up(s, max_pages, err);
 	if (r < 0) {
