@@ -102,6 +102,7 @@ $(B)/obj/%.o: %.c $(B)/flags
 # The Python runner travels inside the library; overlay/ places it into each image.
 $(B)/obj/overlay/runner_py.o: nsbox/runner/python.py
 $(B)/obj/daemon/front/api.o: daemon/front/openapi.json
+$(B)/obj/daemon/front/mcp_tools.o: daemon/front/mcp_tools.json
 
 $(LIB_A): $(call obj,$(LIB_SRC))
 	$(call say,AR,$@)

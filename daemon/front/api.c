@@ -6,6 +6,7 @@
 
 #include "daemon/front/evidence.h"
 #include "daemon/front/json_reply.h"
+#include "daemon/front/mcp.h"
 #include "nsbox/util.h"
 
 /* openapi.json as it is in the source: what the interface says of itself. */
@@ -161,7 +162,7 @@ static void on_openapi(struct front *f, struct http_request *rq, const char *res
 
 /* ------------------------------------------------------------------ table */
 
-#define ID_MAX 128
+#define ID_MAX 272
 
 static const struct route {
 	const char *method, *path;
@@ -198,6 +199,9 @@ static const struct route {
 	{ "POST", "/v1/sessions/", api_files_post, true, "/files/", true },
 	{ "DELETE", "/v1/sessions/", api_files_delete, true, "/files/", true },
 	{ "GET", "/v1/receipts/", api_get_receipt, true },
+	{ "POST", "/mcp/", mcp_post, true, NULL, false, true },
+	{ "GET", "/mcp/", mcp_get, true, NULL, false, true },
+	{ "DELETE", "/mcp/", mcp_delete, true, NULL, false, true },
 	{ "GET", "/metrics", on_metrics, false },
 	{ "GET", "/healthz", on_health, false },
 	{ "GET", "/openapi.json", on_openapi, false },

@@ -13,6 +13,7 @@
 #include "daemon/front/box_files.h"
 #include "daemon/front/images.h"
 #include "daemon/front/json_reply.h"
+#include "daemon/front/mcp.h"
 #include "daemon/front/session_network.h"
 #include "daemon/front/snapshot.h"
 #include "nsbox/util.h"
@@ -87,8 +88,9 @@ void api_gone(void *ctx, struct http_request *rq)
 	enum call_kind kind;
 
 	if (!c) {
-		if (!box_files_gone(ctx, rq) && !session_network_gone(ctx, rq) &&
-		    !snapshot_gone(ctx, rq) && !images_gone(ctx, rq))
+		if (!mcp_gone(ctx, rq) && !box_files_gone(ctx, rq) &&
+		    !session_network_gone(ctx, rq) && !snapshot_gone(ctx, rq) &&
+		    !images_gone(ctx, rq))
 			control_gone(ctx, rq);
 		return;
 	}

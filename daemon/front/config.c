@@ -107,6 +107,31 @@ static int take_gids(struct json_reader *r, struct json_object *v, const struct 
 	return take_ids(r, v, p->gids, &p->n_gids, ARRAY_SIZE(p->gids));
 }
 
+/* ["https://chat.example.org"] */
+static int take_origins(struct json_reader *r, struct json_object *v, const struct json_field *f,
+			void *dst)
+{
+	struct front_options *o = dst;
+
+	if (!json_object_is_type(v, json_type_array))
+		return json_fail(r, "expected an array of strings, found %s", json_type_text(v));
+	o->n_origins = 0;
+	for (size_t i = 0; i < json_object_array_length(v); i++) {
+		size_t mark = json_enter_index(r, i);
+		const char *s = json_string(r, json_object_array_get_idx(v, i));
+
+		if (!s)
+			return -EINVAL;
+		if (options_add_origin(o, s) < 0)
+			return json_fail(r,
+					 "must be an origin such as \"https://host:8443\"; %d of "
+					 "them at most",
+					 OPTION_ORIGINS_MAX);
+		json_leave(r, mark);
+	}
+	return 0;
+}
+
 /* {"1000": "team-a"} */
 static int take_users(struct json_reader *r, struct json_object *v, const struct json_field *f,
 		      void *dst)
@@ -233,6 +258,7 @@ static const struct json_field config_fields[] = {
 	{ "allowUids",   take_uids,       AT(peers) },
 	{ "allowGids",   take_gids,       AT(peers) },
 	{ "users",       take_users,      AT(ties) },
+	{ "mcpOrigins",  take_origins },
 	{ "runners",     json_take_u64,   AT(runners), .min = 1, .max = 1000 },
 	{ "queue",       json_take_u64,   AT(queue_max), .min = 1, .max = 100000 },
 	{ "workspaces",  take_workspaces },

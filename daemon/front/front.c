@@ -26,6 +26,7 @@
 #include "daemon/front/evidence.h"
 #include "daemon/front/images.h"
 #include "daemon/front/log.h"
+#include "daemon/front/mcp.h"
 #include "daemon/front/snapshot.h"
 #include "nsbox/util.h"
 
@@ -349,6 +350,8 @@ static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, int 
 	evidence_note(f, "open", geteuid(), "nsboxd " NSBOX_VERSION, "");
 	r = http_new(f->loop, listen_fd, tcp_fd, &f->opt->peers, REQUEST_BODY_MAX,
 		     f->opt->request_s, &handlers, &f->http, err);
+	if (r == 0)
+		r = mcp_new(f, &f->mcp, err);
 	return r == 0 ? control_watch(f, err) : r;
 }
 
@@ -356,7 +359,9 @@ static void tear_down(struct front *f)
 {
 	if (f->loop)
 		loop_del(f->loop, &f->orders);
+	mcp_close(f->mcp);
 	http_free(f->http);
+	mcp_free(f->mcp);
 	while (f->first)
 		front_list_drop(f, f->first);
 	session_network_close(f);

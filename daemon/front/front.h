@@ -17,6 +17,7 @@ struct box_files_op;
 struct narrowing;
 struct session;
 struct images_op;
+struct mcp;
 struct snapshot_op;
 struct snapshots;
 
@@ -79,6 +80,7 @@ struct front {
 	uint32_t file_op_numbers;
 	struct narrowing *narrowings; /* requests that wait to change a session's network */
 	struct images_op *image_ops;  /* requests about images */
+	struct mcp *mcp;
 	struct snapshots *snapshots;
 	struct snapshot_op *snapshot_ops; /* of sessions whose files are being taken */
 	struct session *sessions;	  /* those that are alive */

@@ -70,6 +70,27 @@ struct http_stream {
 void http_reply_stream(struct http_request *rq, const struct http_stream *stream, void *ctx,
 		       const char *const *headers);
 void http_wake(struct http_request *rq);
+
+/*
+ * A request of our own, handled and answered like a client's, for who speaks another protocol
+ * (MCP): one way for everything that is done. It is the same client as the one that it is made for.
+ */
+struct http_inner {
+	const char *method, *path;
+	const char *const *query, *const *headers; /* "name", "value", ..., NULL; or NULL */
+	char *body;				   /* malloc'd and taken; NULL: none */
+	size_t len;
+	uid_t peer;
+	const char *workspace; /* of the client's token, or NULL; borrowed until the end */
+	/* Its reply, which is borrowed; the request is gone afterwards. Never from http_inner(). */
+	void (*answered)(void *ctx, int status, const char *body, size_t len);
+	void *ctx;
+};
+/* NULL: no memory. The strings of `in` but the workspace are copied. */
+struct http_request *http_inner(struct http *h, const struct http_inner *in);
+/* As if its client had gone: nothing is answered any more. */
+void http_inner_drop(struct http_request *rq);
+
 /* {"error":{code,message}} */
 void http_reply_error(struct http_request *rq, int status, const char *code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));

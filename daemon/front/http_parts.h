@@ -49,7 +49,22 @@ struct http_request {
 	void *data;
 	int status; /* 0: no reply yet */
 	struct MHD_Response *response;
+	struct inner *inner; /* one of our own, without a connection; else NULL */
 };
+
+/* http_inner.c */
+struct inner {
+	char **query, **headers;
+	void (*answered)(void *ctx, int status, const char *body, size_t len);
+	void *ctx;
+	char *reply;
+	size_t len;
+	struct loop_timer done;
+};
+/* Of "name", "value", ..., NULL. */
+const char *http_inner_value(char *const *list, const char *name);
+/* Takes body. */
+void http_inner_reply(struct http_request *rq, char *body, size_t len);
 
 int http_socket(struct MHD_Connection *conn);
 void http_on_hangup(void *ctx, uint32_t events);

@@ -44,11 +44,15 @@ char *http_take_body(struct http_request *rq)
 
 const char *http_argument(struct http_request *rq, const char *name)
 {
+	if (rq->inner)
+		return http_inner_value(rq->inner->query, name);
 	return MHD_lookup_connection_value(rq->conn, MHD_GET_ARGUMENT_KIND, name);
 }
 
 const char *http_header(const struct http_request *rq, const char *name)
 {
+	if (rq->inner)
+		return http_inner_value(rq->inner->headers, name);
 	return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);
 }
 
@@ -57,6 +61,10 @@ bool http_query(const struct http_request *rq, const char *name, const char **re
 	const char *v = NULL;
 	size_t len;
 
+	if (rq->inner) {
+		*ret = http_inner_value(rq->inner->query, name);
+		return *ret;
+	}
 	if (MHD_lookup_connection_value_n(rq->conn, MHD_GET_ARGUMENT_KIND, name, strlen(name), &v,
 					  &len) != MHD_YES)
 		return false;
@@ -67,7 +75,7 @@ bool http_query(const struct http_request *rq, const char *name, const char **re
 bool http_query_u64(const struct http_request *rq, const char *name, uint64_t otherwise,
 		    uint64_t *ret)
 {
-	const char *text = MHD_lookup_connection_value(rq->conn, MHD_GET_ARGUMENT_KIND, name);
+	const char *text = http_argument((struct http_request *)rq, name);
 
 	*ret = otherwise;
 	return !text || parse_u64(text, ret);
@@ -114,6 +122,10 @@ void http_reply(struct http_request *rq, int status, char *body, size_t len,
 		return;
 	}
 	rq->status = body ? status : 503;
+	if (rq->inner) {
+		http_inner_reply(rq, body, len);
+		return;
+	}
 	rq->response = MHD_create_response_from_buffer(body ? len : 0, body, MHD_RESPMEM_MUST_FREE);
 	if (!rq->response) {
 		free(body);
@@ -153,6 +165,11 @@ static ssize_t on_more(void *cls, uint64_t pos, char *buf, size_t max)
 void http_reply_stream(struct http_request *rq, const struct http_stream *stream, void *ctx,
 		       const char *const *headers)
 {
+	if (rq->inner) { /* nothing that is asked for from inside is a stream */
+		stream->done(ctx);
+		http_reply_error(rq, 500, "unsupported", "a stream cannot be had here");
+		return;
+	}
 	rq->status = 200;
 	rq->stream = stream;
 	rq->stream_ctx = ctx;

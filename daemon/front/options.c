@@ -44,6 +44,19 @@ TEXT(data_dir, data_dir, ABSOLUTE)
 TEXT(tokens, tokens, ABSOLUTE)
 TEXT(secrets, secrets, ABSOLUTE)
 
+/* SCHEME://HOST[:PORT] and nothing behind it: a page's origin has no path. */
+int options_add_origin(struct front_options *o, const char *text)
+{
+	const char *host = strstr(text, "://");
+
+	if (!host || host == text || !host[3] || strchr(host + 3, '/') ||
+	    o->n_origins >= OPTION_ORIGINS_MAX)
+		return -EINVAL;
+	return take_text(o->origins[o->n_origins], OPTION_ORIGIN_MAX, text) < 0
+		       ? -EINVAL
+		       : (int)(o->n_origins++, 0);
+}
+
 static int take_number(uint64_t *place, const char *text, uint64_t min, uint64_t max)
 {
 	return parse_u64(text, place) && *place >= min && *place <= max ? 0 : -EINVAL;
@@ -117,6 +130,11 @@ static int on_allow_gid(struct taking *t, const char *text)
 	return take_id(p->gids, &p->n_gids, ARRAY_SIZE(p->gids), text);
 }
 
+static int on_mcp_origin(struct taking *t, const char *text)
+{
+	return options_add_origin(t->o, text);
+}
+
 static int on_tcp_any(struct taking *t, const char *text)
 {
 	t->o->tcp_any = true;
@@ -179,6 +197,7 @@ static const struct {
 	{ "allow-uid",  "N",    on_allow_uid, "a user who may use the service; may be repeated" },
 	{ "allow-gid",  "N",    on_allow_gid, "a group that may use the service; may be repeated" },
 	{ "workspace",  "UID=NAME", on_workspace, "tie a user to a workspace; may be repeated" },
+	{ "mcp-origin", "ORIGIN", on_mcp_origin, "pages of this origin may use MCP; may be repeated" },
 	{ "runners",    "N",    on_runners,   "runs at the same time (default: two per CPU)" },
 	{ "queue",      "N",    on_queue,     "jobs that may wait (default 1000)" },
 	{ "workspace-runners", "N", on_workspace_runners, "of these, for one workspace (default: all)" },

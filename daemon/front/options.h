@@ -18,6 +18,8 @@
 #define OPTION_DRAIN_S	   30
 #define OPTION_REQUEST_S   60
 #define OPTION_TOKEN_LINES 256
+#define OPTION_ORIGINS_MAX 16
+#define OPTION_ORIGIN_MAX  128
 
 /* Who may speak: root always, and these. */
 struct http_peers {
@@ -59,6 +61,9 @@ struct front_options {
 	uint64_t request_s;	     /* for the head of a request, and the more for the rest */
 	uint64_t drain_s;	     /* how long what runs may take when the service ends */
 	struct http_peers peers;
+	/* Pages elsewhere that may use MCP, as browsers say them: "https://host:port" */
+	char origins[OPTION_ORIGINS_MAX][OPTION_ORIGIN_MAX];
+	unsigned n_origins;
 	struct who_ties ties;
 	struct workspace_limits limits[OPTION_LIMITS_MAX];
 	unsigned n_limits;
@@ -73,6 +78,8 @@ struct front_arguments {
 	char **argv;
 };
 
+/* An origin into the list; 0 or -EINVAL. */
+int options_add_origin(struct front_options *o, const char *text);
 void options_default(struct front_options *o);
 /*
  * The command line over what is in *o. Prints what is wrong, --help and --version; 0, a negative
