@@ -17,9 +17,9 @@
 #include "nsbox/cli/cli.h"
 #include "nsbox/util.h"
 
-#define SANDBOX	  1 /* the only one */
-#define READY_MS  10000
-#define FINISH_US 3000000
+#define SANDBOX	  1	/* the only one */
+#define READY_MS  30000 /* a machine may have much else to do */
+#define FINISH_US 10000000
 
 void run_egress_init(struct run_egress *e)
 {

@@ -226,9 +226,9 @@ except OSError as e: print(type(e).__name__)
 def connect():
     # Its listeners may outlive its connections by a moment; then who came in between is reset.
     for i in range(600):
-        with socket.create_connection(("198.18.1.0", 80), 60) as s:
-            try: s.recv(1)
-            except ConnectionResetError: time.sleep(0.1)
+        try:
+            with socket.create_connection(("198.18.1.0", 80), 60) as s: s.recv(1)
+        except ConnectionResetError: time.sleep(0.1)
 for what in (connect, lambda: socket.getaddrinfo("allowed.test", 1)):
     try: print(what())
     except OSError as e: print(type(e).__name__)
@@ -250,7 +250,7 @@ for what in (connect, lambda: socket.getaddrinfo("allowed.test", 1)):
             network = json.load(f)["network"]
     t.equal((first, out.split()[1:]), ("going\n", ["ConnectionRefusedError", "gaierror"]), "without it, calls are refused")
     t.ok(out.split()[0] in ("end", "ConnectionResetError"), "what was open has ended", out)
-    t.ok(time.monotonic() - began < 15 and "nsbox-egress ended" in err and network["lost"], "soon, and it is told", err)
+    t.ok(time.monotonic() - began < 50 and "nsbox-egress ended" in err and network["lost"], "soon, and it is told", err)
 
 
 def test_addresses_and_networks(t):
@@ -282,10 +282,13 @@ import socket, sys, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
 at = socket.getaddrinfo("allowed.test", int(sys.argv[1]), socket.AF_INET)[0][4]
 def make():
-    s = socket.socket(); s.settimeout(60); s.connect(at)
+    s = socket.socket(); s.settimeout(60)
+    try: s.connect(at)
+    except ConnectionResetError: s.close() # reset before connect() came back; talk() finds it closed
     return s
 def talk(s, what):
     try:
+        if s.fileno() < 0: return False
         s.sendall(what)
         return s.recv(4) == what
     except ConnectionError: return False
