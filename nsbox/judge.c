@@ -39,6 +39,7 @@ void judge_state(const struct nsbox_sandbox *sb, const struct exec *ex, struct n
 	r->witness_tried = ex->witness_tried;
 	r->witness_held = ex->witness_held;
 	r->witness_us = ex->witness_us;
+	r->refused = ex->refused;
 	if (ex->started_us)
 		r->start_us = (uint32_t)(ex->started_us - MAX(ex->asked_us, sb->ready_us));
 	if (ex->started_us)

@@ -277,6 +277,7 @@ int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *ro
 	cgroup_init(&sb->cg);
 	for (int i = 0; i < EGRESS_LISTENERS; i++)
 		sb->listeners[i] = -1;
+	sb->counters = -1;
 	r = check_egress(sb, err);
 	if (r == 0)
 		r = choose_layers(sb, err);
@@ -387,6 +388,7 @@ void nsbox_sandbox_free(struct nsbox_sandbox *sb)
 	events_free(sb);
 	for (int i = 0; i < EGRESS_LISTENERS; i++)
 		close_fd(&sb->listeners[i]);
+	close_fd(&sb->counters);
 	close_fd(&sb->pidfd);
 	close_fd(&sb->timer);
 	close_fd(&sb->epoll);

@@ -47,6 +47,7 @@ struct exec {
 	uint64_t wall_us;
 	uint32_t stop_cause; /* why it was asked to end, or NONE */
 	uint32_t witness_tried, witness_held, witness_us;
+	uint32_t refused; /* by the packet filter */
 	bool witness_seen;
 	int status; /* of the program, as wait(2) has it */
 	uint64_t cpu_us;
@@ -85,6 +86,8 @@ struct nsbox_sandbox {
 
 	int listeners[EGRESS_LISTENERS]; /* of egress, until the owner takes them; else -1 */
 	unsigned listener_set;
+	int counters;	  /* netlink socket inside, of the packet filter's counters; -1 */
+	uint64_t refused; /* that were told */
 
 	uint32_t last_id; /* of an exec */
 	struct exec *execs;
@@ -115,6 +118,9 @@ struct nsbox_event *event_push(struct nsbox_sandbox *sb, uint32_t kind, uint32_t
 bool event_take(struct nsbox_sandbox *sb, struct nsbox_event *ret);
 int events_init(struct nsbox_sandbox *sb);
 void events_free(struct nsbox_sandbox *sb);
+
+/* refused.c: by the packet filter, ever; fd is sb->counters */
+uint64_t refused_at_once(int fd);
 
 /* judge.c: results */
 void judge_state(const struct nsbox_sandbox *sb, const struct exec *ex, struct nsbox_result *r);

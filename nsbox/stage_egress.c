@@ -153,7 +153,7 @@ static int open_listener(int kind)
 static int send_listeners(struct child *c, bool six, struct nsbox_error *err)
 {
 	struct ctl_report rep = { .magic = CTL_MAGIC, .kind = CTL_LISTENERS };
-	int fds[EGRESS_LISTENERS], r = 0;
+	int fds[EGRESS_LISTENERS + 1], r = 0;
 	unsigned n = 0;
 
 	for (int i = 0; r == 0 && i < EGRESS_LISTENERS; i++) {
@@ -166,6 +166,12 @@ static int send_listeners(struct child *c, bool six, struct nsbox_error *err)
 			n++;
 		rep.bytes |= 1u << i;
 	}
+	/* The owner's, to read counters (refused.c): only here can it be made. */
+	fds[n] = r == 0 ? socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER) : -1;
+	if (r == 0 && fds[n] < 0)
+		r = nsbox_fail(err, NSBOX_E_SETUP, errno, "open a socket for counters");
+	else if (r == 0)
+		n++;
 	if (r == 0) {
 		r = ctl_send(c->control, &rep, sizeof(rep), fds, n);
 		if (r < 0)

@@ -26,8 +26,19 @@ static void push_result(struct nsbox_sandbox *sb, struct exec *ex,
 	exec_free(sb, ex);
 }
 
+/* Since it was told last, without what the witness of this program tried. */
+static void count_refused(struct nsbox_sandbox *sb, struct exec *ex)
+{
+	uint64_t all = refused_at_once(sb->counters), now = all - MIN(sb->refused, all);
+	bool tried = ex->witness_held & (1u << NSBOX_WITNESS_CONNECT);
+
+	sb->refused = MAX(all, sb->refused);
+	ex->refused = (uint32_t)MIN(now - MIN(now, (uint64_t)tried), (uint64_t)UINT32_MAX);
+}
+
 void supervise_over(struct nsbox_sandbox *sb, struct exec *ex)
 {
+	count_refused(sb, ex);
 	push_result(sb, ex, judge_exit);
 	stop_arm(sb);
 }
@@ -191,11 +202,12 @@ static void take_listeners(struct nsbox_sandbox *sb, const struct ctl_report *re
 	unsigned at = 0, set = rep->bytes & ((1u << EGRESS_LISTENERS) - 1);
 
 	if (sb->ready_us || sb->listener_set || !sb->opt.egress ||
-	    (unsigned)__builtin_popcount(set) != n)
+	    (unsigned)__builtin_popcount(set) + 1 != n)
 		return;
 	for (int i = 0; i < EGRESS_LISTENERS; i++)
 		if (set & (1u << i))
 			sb->listeners[i] = take_fd(&fds[at++]);
+	sb->counters = take_fd(&fds[at]);
 	sb->listener_set = set;
 	event_push(sb, NSBOX_EVENT_LISTENERS, 0);
 }
@@ -223,8 +235,8 @@ void supervise_control(struct nsbox_sandbox *sb)
 
 	while (sb->control >= 0) {
 		struct exec *ex;
-		int fds[EGRESS_LISTENERS];
-		unsigned n = EGRESS_LISTENERS;
+		int fds[EGRESS_LISTENERS + 1];
+		unsigned n = EGRESS_LISTENERS + 1;
 		int r = ctl_recv_reports(sb->control, &rep, fds, &n, &pid);
 
 		if (r == 0 && rep.kind == CTL_LISTENERS)

@@ -19,7 +19,7 @@
  *       (what is denied to all)                      return
  *       TCP to what is granted                       -> nsbox-egress
  *     }
- *     chain output { ...; own addresses accept; TCP reject with reset; reject }
+ *     chain output { ...; own addresses accept; TCP counter reject with reset; counter reject }
  *
  * Which grant covers a connection is nsbox-egress's to say; here the rest is refused at once. `lo`
  * is matched by index, which is 1 in every network namespace, so that no name is looked up. The
@@ -252,6 +252,8 @@ static int add_verdict(struct nftnl_rule *r, const struct match *m)
 	if (m->verdict == TO_RELAY || m->verdict == TO_NAMES)
 		return add_redirect(r, m->family,
 				    m->verdict == TO_RELAY ? EGRESS_PORT_TCP : EGRESS_PORT_DNS);
+	if ((m->verdict == REJECT || m->verdict == REJECT_TCP) && !add_expr(r, "counter"))
+		return -ENOMEM;
 	e = add_expr(r, m->verdict == REJECT || m->verdict == REJECT_TCP ? "reject" : "immediate");
 	if (!e)
 		return -ENOMEM;

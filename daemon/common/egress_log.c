@@ -125,6 +125,7 @@ struct json_object *egress_log_json(const struct egress_log *l, bool decisions)
 	put_u64(o, "connections", t->connections);
 	put_u64(o, "connections_refused", t->refused);
 	put_u64(o, "connections_failed", t->failed);
+	put_u64(o, "refused_at_once", l->refused_at_once);
 	put_u64(o, "lookups", t->lookups);
 	put_u64(o, "lookups_refused", t->lookups_refused);
 	put_u64(o, "lookups_failed", t->lookups_failed);
@@ -157,6 +158,19 @@ struct json_object *egress_log_denials(const struct egress_log *l)
 		put_str(o, "why", f->why);
 		put_str(o, "pointer", f->pointer);
 		put_u64(o, "times", l->denials[i].times);
+		json_object_array_add(list, o);
+	}
+	if (l->refused_at_once) {
+		struct json_object *o = json_object_new_object();
+
+		put_str(o, "layer", "nftables");
+		put_str(o, "what", "connection");
+		put_str(o, "name", "");
+		put_str(o, "address", "");
+		put_str(o, "why",
+			"an address, port or protocol that is not granted, or is denied to all");
+		put_str(o, "pointer", "/network/allow");
+		put_u64(o, "times", l->refused_at_once);
 		json_object_array_add(list, o);
 	}
 	return list;

@@ -17,8 +17,9 @@ struct egress_denial_count {
 
 /* Zeroed: nothing was decided. */
 struct egress_log {
-	bool used; /* the run has egress */
-	bool lost; /* nsbox-egress ended before the run */
+	bool used;		  /* the run has egress */
+	bool lost;		  /* nsbox-egress ended before the run */
+	uint32_t refused_at_once; /* by the packet filter, before anything reached nsbox-egress */
 	struct egress_totals totals;
 	struct egress_event *kept;
 	size_t n_kept;

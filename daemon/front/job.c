@@ -180,6 +180,7 @@ void job_finish(struct job *j)
 	if (!j->started_us)
 		j->started_us = j->finished_us;
 	hold_back(j);
+	j->network.refused_at_once = j->network.used ? j->res.refused : 0;
 	job_make_reply(j);
 	job_make_receipt(j);
 	j->phase = JOB_FINISHED;

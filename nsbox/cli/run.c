@@ -96,6 +96,19 @@ static int load_ceiling(const char *path, struct nsbox_ceiling *ret, struct nsbo
 	return r;
 }
 
+static int add_certificates(const char *path, struct nsbox_ceiling *ret, struct nsbox_error *err)
+{
+	auto_free char *text = NULL;
+	size_t len = 0;
+	int r = cli_read_file(path, sizeof(ret->certificates) - 1, &text, &len, err);
+
+	if (r == 0)
+		r = nsbox_ceiling_trust(ret, text, err);
+	if (r < 0)
+		nsbox_error_prefix(err, "--ca-certificates %s", path);
+	return r;
+}
+
 /* That of --ceiling, else the built-in one, and the operator's options on top. */
 static int make_ceiling(const struct run_options *o, struct nsbox_ceiling *ret,
 			struct nsbox_error *err)
@@ -106,6 +119,8 @@ static int make_ceiling(const struct run_options *o, struct nsbox_ceiling *ret,
 	memset(ret, 0, sizeof(*ret));
 	if (o->ceiling)
 		r = load_ceiling(o->ceiling, ret, err);
+	if (r == 0 && o->ca_certificates)
+		r = add_certificates(o->ca_certificates, ret, err);
 	if (r < 0)
 		return r;
 	for (unsigned i = 0; r == 0 && i < o->opens; i++)
@@ -515,6 +530,7 @@ static int run_it(struct run *c, struct nsbox_error *err)
 	if (r == 0)
 		r = relay_run(&c->relay, &c->result, err);
 	run_egress_finish(&c->egress);
+	c->egress.log.refused_at_once = c->result.refused;
 	return r;
 }
 

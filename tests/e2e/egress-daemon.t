@@ -63,10 +63,11 @@ def test_requests(t):
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
         with start(place, bannedHosts="banned\\..*") as daemon:
-            status, answer = get(daemon, "allowed.test", "other.test", policy=allow("allowed.test", "banned.test"))
-            t.equal((status, answer.get("data")), (200, ["hello", "refused"]), "network_policy grants a name, and no other")
-            t.equal([answer["network"]["connections"], answer["network"]["lookups_refused"] > 0], [1, True], "counts are in the result")
-            t.equal({d["name"] for d in answer["denials"]}, {"other.test"}, "and what was refused")
+            status, answer = get(daemon, "allowed.test", "other.test", "8.8.8.8", policy=allow("allowed.test", "banned.test"))
+            t.equal((status, answer.get("data")), (200, ["hello", "refused", "refused"]), "network_policy grants a name, and no other")
+            network = answer["network"]
+            t.equal([network["connections"], network["lookups_refused"] > 0, network["refused_at_once"]], [1, True, 1], "counts are in the result")
+            t.equal({(d["layer"], d["name"]) for d in answer["denials"]}, {("egress", "other.test"), ("nftables", None)}, "and what was refused")
             _, receipt = daemon.ask("GET", "/v1/receipts/" + answer["receipt_id"])
             t.ok(any(d["name"] == "allowed.test" and d["verdict"] == "allowed" and d["bytes_in"] for d in receipt["network"]["decisions"]
                      if d["what"] == "connection"), "the receipt has each decision", repr(receipt.get("network")))

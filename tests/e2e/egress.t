@@ -69,8 +69,25 @@ def test_allowed_and_refused(t):
     t.equal(rules, {("allowed.test", "allowed", "/network/allow/0"), ("other.test", "refused", "/network/allow")},
             "each decision names its rule")
     t.equal([(d["layer"], d["name"], d["pointer"]) for d in done.report["denials"]],
-            [("egress", "other.test", "/network/allow")], "the refusal is among the denials")
+            [("egress", "other.test", "/network/allow"), ("nftables", None, "/network/allow")], "the refusals are among the denials")
     t.equal(done.report["witness"]["connect"], "held", "the witness was refused an address that is not granted")
+
+
+def test_refused_at_once(t):
+    """What the packet filter refuses is counted: three connections and two packets."""
+    code = """
+import socket
+for i in range(3):
+    try: socket.create_connection(("8.8.8.8", 80), 30)
+    except OSError: pass
+for i in range(2):
+    try: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("8.8.8.8", 99))
+    except OSError: pass
+"""
+    done = cli.run("python3", "-c", code, manifest=allow("allowed.test"), options=options())
+    t.equal((done.report["network"]["refused_at_once"], [d["times"] for d in done.report["denials"]]), (5, [5]), "each is counted")
+    done = cli.run("true", manifest=allow("allowed.test"), options=options())
+    t.equal((done.report["network"]["refused_at_once"], done.report["denials"]), (0, []), "and what the witness tried is not")
 
 
 def test_without_a_grant(t):

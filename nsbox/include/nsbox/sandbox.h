@@ -152,6 +152,7 @@ struct nsbox_result {
 	uint32_t start_us;     /* asked for and ready, until the program runs; witness included */
 	/* Stages of the set-up inside, microseconds, by enum nsbox_stage; 0: none, or less than one. */
 	uint32_t stage_us[NSBOX_STAGE_READY + 1];
+	uint32_t refused;	/* connections and packets that the packet filter refused at once */
 	uint64_t denied_untold; /* refusals beyond those rows */
 	struct nsbox_denied_call denied[NSBOX_DENIED_MAX];
 	struct nsbox_error error; /* cause exec and sandbox: what failed; else code 0 or a note */
