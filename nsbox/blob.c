@@ -111,7 +111,8 @@ static bool kind_ok(uint32_t magic, unsigned kind)
 	case OP_PROC:
 	case OP_MASK:
 	case OP_READONLY:
-	case OP_MAKE_EXEC: return magic == PLAN_MAGIC;
+	case OP_MAKE_EXEC:
+	case OP_TRUST: return magic == PLAN_MAGIC;
 	case OP_KIND_MAX: break;
 	}
 	return false;
@@ -145,7 +146,8 @@ static const char *check_op(const struct blob *b, uint32_t magic, const struct m
 	if (op->kind == OP_MAKE_EXEC && *blob_get_str(b, op->src) &&
 	    !glob_ok(blob_get_str(b, op->src)))
 		return "pattern of an operation";
-	if (op->kind == OP_FILE && (op->size > data || op->data > data - op->size))
+	if ((op->kind == OP_FILE || op->kind == OP_TRUST) &&
+	    (op->size > data || op->data > data - op->size))
 		return "file content";
 	/* To a tmpfs, 0 bytes are no limit at all. */
 	if ((op->kind == OP_TMPFS || op->kind == OP_DEV) &&

@@ -143,6 +143,18 @@ void blob_file(struct blob_builder *b, const char *dst, unsigned flags, unsigned
 	blob_append(b, SEC_OPS, &op, sizeof(op));
 }
 
+void blob_trust(struct blob_builder *b, const char *dst, const void *data, size_t len)
+{
+	struct mount_op op = {
+		.kind = OP_TRUST,
+		.dst = blob_str(b, dst),
+		.size = len,
+		.data = blob_append(b, SEC_DATA, data, len),
+	};
+
+	blob_append(b, SEC_OPS, &op, sizeof(op));
+}
+
 void blob_landlock(struct blob_builder *b, const char *path, uint64_t access, bool optional)
 {
 	struct landlock_rule rule = {

@@ -19,7 +19,8 @@
  *   mount         bind what the image shows                     follow links out of a root
  *   pivot         make /root the only root there is             keep a descriptor of the host
  *   files         let a confined helper unpack the run's files  parse them ourselves
- *   mask          hide and freeze paths                         create what is not there
+ *   mask          hide and freeze paths, put the operator's     create what is not there
+ *                 certificates beside the image's
  *   loopback, nftables   lo up behind a default-deny filter     open anything before the filter
  *   egress        make listeners and a route to them, where     keep a copy of a listener
  *                 the plan grants anything outside

@@ -29,6 +29,8 @@ void blob_set(struct blob_builder *b, enum blob_section sec, const void *data, s
 /* Shorthands: */
 void blob_op(struct blob_builder *b, enum mount_op_kind kind, unsigned flags, unsigned mode,
 	     const char *src, const char *dst, uint64_t size);
+/* OP_TRUST */
+void blob_trust(struct blob_builder *b, const char *dst, const void *data, size_t len);
 void blob_file(struct blob_builder *b, const char *dst, unsigned flags, unsigned mode,
 	       const void *data, size_t len);
 void blob_landlock(struct blob_builder *b, const char *path, uint64_t access, bool optional);

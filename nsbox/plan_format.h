@@ -34,7 +34,7 @@ enum blob_section {
 	SEC_ENV,      /* str_off[]: "NAME=value"; an image's, then a plan's, then an exec's win */
 	SEC_ARGV,     /* str_off[] (exec) */
 	SEC_OUTPUTS,  /* struct output_rule[] */
-	SEC_DATA,     /* bytes of OP_FILE */
+	SEC_DATA,     /* bytes of OP_FILE and OP_TRUST */
 	SEC_EGRESS,   /* rules of egress_format.h; empty: no egress */
 	SEC_MAX
 };
@@ -72,8 +72,11 @@ enum mount_op_kind {
 	OP_READONLY, /* dst made read-only with everything below it */
 	OP_MAKE_EXEC, /* dst: execute bits set where read bits are; with src, a pattern, of all files below
 			 dst that match */
+	OP_TRUST, /* dst, a directory: the image's certificate authorities with `data` behind them, in a file
+		     TRUST_FILE, and that over each list of the image's own (stage_trust.c) */
 	OP_KIND_MAX
 };
+#define TRUST_FILE "ca-certificates.crt"
 
 enum mount_op_flags {
 	OPF_RDONLY = 1 << 0,
@@ -93,8 +96,8 @@ struct mount_op {
 	uint32_t mode;	 /* 07777 bits, for OP_DIR, OP_FILE, OP_TMPFS */
 	str_off src;	 /* host path or link target */
 	str_off dst;	 /* absolute path inside, no "." or ".." components, never "/" */
-	uint64_t size;	 /* bytes: tmpfs size, /dev/shm size, length of OP_FILE's data */
-	uint32_t data;	 /* OP_FILE: offset into SEC_DATA */
+	uint64_t size;	 /* bytes: tmpfs size, /dev/shm size, length of `data` */
+	uint32_t data;	 /* OP_FILE, OP_TRUST: offset into SEC_DATA */
 	uint32_t inodes; /* tmpfs: nr_inodes, 0 = size / 1024 */
 };
 

@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct child;
+struct mount_op;
+struct nsbox_error;
+
 /* O_PATH descriptor of a mount point inside root_fd, never through a link; -1 and errno. */
 int open_target(int root_fd, const char *dst);
 int attach_mount(int mount_fd, int target_fd);
@@ -14,5 +18,8 @@ int set_mount_attr(int mount_fd, uint64_t attr, bool recursive);
 int clone_tree(int dir_fd, const char *path, bool recursive, uint64_t attr, int target_fd);
 /* A new, detached mount; opts are key, value, ..., NULL. */
 int new_mount(const char *fs, const char *const *opts, uint64_t attr);
+
+/* stage_trust.c: of the mask stage. */
+int trust_op(struct child *c, const struct mount_op *op, struct nsbox_error *err);
 
 #endif

@@ -159,6 +159,9 @@ int stage_mask(struct child *c, struct nsbox_error *err)
 	const struct mount_op *ops = blob_get(c->plan, SEC_OPS, sizeof(*ops), &n);
 	int r = 0;
 
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (ops[i].kind == OP_TRUST)
+			r = trust_op(c, &ops[i], err);
 	for (unsigned k = 0; k < ARRAY_SIZE(order); k++)
 		for (size_t i = 0; r == 0 && i < n; i++)
 			if (ops[i].kind == order[k])

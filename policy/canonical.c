@@ -66,6 +66,16 @@ static void put_bool(struct object *o, const char *key, bool v)
 	put(o, key, json_object_new_boolean(v));
 }
 
+static void put_digest(struct object *o, const char *key, const char *v)
+{
+	char digest[65];
+
+	if (sha256_hex(v, strlen(v), digest, NULL) < 0)
+		o->failed = true;
+	else
+		put_str(o, key, digest);
+}
+
 static void put_list(struct object *o, const char *key, char *const *list)
 {
 	struct json_object *a = json_object_new_array();
@@ -217,6 +227,8 @@ static struct object network(const struct nsbox_policy *p)
 	if (policy_has_egress(p)) {
 		put_list(&o, "bannedNames", p->network.banned_names);
 		put_list(&o, "bannedNetworks", p->network.banned_nets);
+		if (p->network.certificates)
+			put_digest(&o, "certificates", p->network.certificates);
 		put_u64(&o, "connections", p->network.connections);
 	}
 	put_list(&o, "denyCidrs", p->network.deny_cidrs);

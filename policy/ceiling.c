@@ -15,7 +15,7 @@
 struct reading {
 	uint64_t memory, disk, wall_ms, cpu_milli, transfer, transfer_rate;
 	uint32_t pids, open_files, network, listen, jit, root, connections;
-	char **hosts, **groups, **opened, *banned;
+	char **hosts, **groups, **opened, *banned, *certificates;
 	uint32_t *tls_ports;
 };
 
@@ -34,6 +34,7 @@ static const struct json_field fields[] = {
 	{ "openNetworks",  json_take_strings, AT(opened), .max = 32, .help = "networks that may be reached though they are private or special" },
 	{ "bannedHosts",   json_take_string,  AT(banned), .max = 2047, .help = "addresses, networks and patterns of names that are never reached, with commas" },
 	{ "tlsPorts",      json_take_u32s,    AT(tls_ports), .min = 1, .max = 65535, .help = "at which names are reached with TLS for the name alone" },
+	{ "caCertificates", json_take_string, AT(certificates), .max = 16383, .help = "PEM: authorities that runs with a network trust beside the image's" },
 	{ "connections",   json_take_u32,     AT(connections), .min = 1, .max = 65536, .help = "of a run to the outside, at the same time" },
 	{ "transfer",      json_take_bytes,   AT(transfer), .min = 1, .help = "bytes of a run, to and from outside" },
 	{ "transferRate",  json_take_bytes,   AT(transfer_rate), .min = 1024, .help = "bytes of a run in a second, to and from outside" },
@@ -91,6 +92,10 @@ static int put_egress(struct json_reader *r, const struct reading *from, struct 
 			return json_fail(r, "has more than %zu entries", i);
 		}
 		c->tls_ports[i] = (uint16_t)from->tls_ports[i];
+	}
+	if (from->certificates && nsbox_ceiling_trust(c, from->certificates, &why) < 0) {
+		json_enter(r, "caCertificates");
+		return json_fail(r, "%s", why.msg);
 	}
 	if (from->banned && nsbox_ceiling_ban(c, from->banned, NULL, &why) < 0) {
 		json_enter(r, "bannedHosts");

@@ -67,6 +67,7 @@ static const struct row {
 	{ "/network/openNetworks",    ENTRY_WIDENS,     "may be reached though it is special" },
 	{ "/network/bannedNetworks",  ENTRY_NARROWS,    "is banned" },
 	{ "/network/bannedNames",     ENTRY_NARROWS,    "is banned" },
+	{ "/network/certificates",    JUST_CHANGED,     "certificate authorities of the operator" },
 	{ "/network/tlsPorts",        ENTRY_NARROWS,    "takes TLS for the name alone" },
 	{ "/network/connections",     MORE_IS_WIDER,    "connections" },
 	{ "/network/transfer",        JUST_CHANGED,     "bytes to and from outside" },

@@ -258,7 +258,8 @@ struct nsbox_policy {
 		char **deny_cidrs; /* sorted; added to those that are always denied */
 		/* The operator's, sorted: networks opened and banned, patterns of banned names. */
 		char **opened, **banned_nets, **banned_names;
-		char **tls_ports; /* of TLS for the name alone, NULL: none */
+		char *certificates; /* PEM, NULL: none beside the image's */
+		char **tls_ports;   /* of TLS for the name alone, NULL: none */
 		uint32_t connections;
 		uint64_t transfer, transfer_rate;
 	} network;
@@ -281,6 +282,7 @@ struct nsbox_policy {
 /* The operator's part of network (resolve_network.c). */
 int policy_take_egress(struct nsbox_policy *p, const struct nsbox_ceiling *c);
 
+#define POLICY_TRUST	 "/etc/nsbox"
 #define POLICY_HOME	 "/home/sandbox"
 #define POLICY_WORKSPACE "/workspace"
 /* How much of a path is the directory that its pattern is matched below; all of one without. */

@@ -49,6 +49,11 @@ static void add_dirs(const struct nsbox_policy *p, struct blob_builder *b)
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
 		blob_op(b, OP_DIR, dirs[i].payload ? OPF_OWNER_PAYLOAD : 0, dirs[i].mode, NULL,
 			dirs[i].path, 0);
+	if (p->network.certificates) {
+		blob_op(b, OP_DIR, 0, 0755, NULL, POLICY_TRUST, 0);
+		blob_trust(b, POLICY_TRUST, p->network.certificates,
+			   strlen(p->network.certificates));
+	}
 	if (p->workspace)
 		blob_op(b, OP_DIR, OPF_OWNER_PAYLOAD, 0755, NULL, POLICY_WORKSPACE, 0);
 	if (p->skill_dir)

@@ -236,8 +236,8 @@ int nsbox_policy_resolve(const struct nsbox_manifest *m, const struct nsbox_reso
 	static int (*const steps[])(struct resolve *) = {
 		resolve_profile,  resolve_platform, resolve_compatibility, resolve_process,
 		resolve_limits,	  resolve_paths,    resolve_env,	   resolve_outputs,
-		resolve_syscalls, resolve_network,  resolve_inputs,	   resolve_later,
-		resolve_layers,
+		resolve_syscalls, resolve_network,  resolve_trust,	   resolve_inputs,
+		resolve_later,	  resolve_layers,
 	};
 	static const struct nsbox_ceiling none;
 	struct resolve rs = { .m = m, .opt = opt, .ceiling = opt->ceiling ? opt->ceiling : &none };
@@ -306,6 +306,7 @@ void nsbox_policy_free(struct nsbox_policy *p)
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		json_strings_free(lists[i]);
 	free_records(p);
+	free(p->network.certificates);
 	free(p->name);
 	free(p->hostname);
 	free(p->image);

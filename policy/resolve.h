@@ -21,6 +21,7 @@ int resolve_paths(struct resolve *rs);
 int resolve_env(struct resolve *rs);
 int resolve_layers(struct resolve *rs);
 int resolve_network(struct resolve *rs);
+int resolve_trust(struct resolve *rs);
 int resolve_process(struct resolve *rs);
 int resolve_syscalls(struct resolve *rs);
 int resolve_inputs(struct resolve *rs);

@@ -24,7 +24,7 @@ struct run_options {
 	const char *manifest, *skill, *entry, *image, *unpack, *output, *result, *cwd;
 	const char *commit, *save, *restore; /* run_upper.c */
 	const char *python, *function, *params, *ceiling;
-	const char *egress_servers, *egress_banned, *egress_proxy;
+	const char *egress_servers, *egress_banned, *egress_proxy, *ca_certificates;
 	const char *egress_open[RUN_OPEN_MAX + 1];
 	const char *put[RUN_LIST_MAX + 1];
 	const char *collect[17];

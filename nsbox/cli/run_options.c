@@ -33,6 +33,7 @@ SETTER(ceiling)
 SETTER(egress_servers)
 SETTER(egress_banned)
 SETTER(egress_proxy)
+SETTER(ca_certificates)
 
 static int append(const char **list, unsigned *n, unsigned max, const char *v, const char *option)
 {
@@ -167,6 +168,9 @@ static const struct option_row rows[] = {
 	  "call a Python function of this file; its value is printed as JSON", set_python },
 	{ "function", 'f', "NAME", "which one (default: the last defined)", set_function },
 	{ "params", 'a', "JSON|@FILE", "its keyword arguments, a JSON object", set_params },
+	{ "ca-certificates", 0, "FILE",
+	  "authorities that a run with a network trusts beside the image's, PEM",
+	  set_ca_certificates },
 	{ "egress-allow-private", 0, "NETWORK",
 	  "an address or network that the run may reach though it is private or special",
 	  set_egress_open },

@@ -17,8 +17,13 @@ PLACE = paths.scratch("ways-")
 os.chmod(PLACE, 0o755)
 NAMES = outside.Script(outside.zone({n: ["127.0.0.1"] for n in ("a.test", "b.test")}))
 WEB = outside.nginx()
-subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=a.test", "-addext",
-                "subjectAltName=DNS:a.test", "-keyout", "key.pem", "-out", "cert.pem"], cwd=PLACE, capture_output=True, check=True)
+# An authority, and a server that it has signed.
+subprocess.run(["sh", "-ec", """
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=the operator's" -keyout ca.key -out ca.pem
+openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=a.test -keyout key.pem -out request.pem
+echo subjectAltName=DNS:a.test >extensions
+openssl x509 -req -in request.pem -days 2 -CA ca.pem -CAkey ca.key -CAcreateserial -extfile extensions -out cert.pem
+"""], cwd=PLACE, capture_output=True, check=True)
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 TLS.load_cert_chain(PLACE + "/cert.pem", PLACE + "/key.pem")
 
@@ -126,14 +131,60 @@ for what in ("whole", "pieces", "half"):
     t.equal(done.out, "whole True\npieces True\nhalf ConnectionResetError\n", "the beginning in pieces, and half of it")
 
 
+# Each of them looks for authorities in another way.
+TRUSTING = """
+curl -sS $1 || echo curl refuses
+env -i PATH=$PATH curl -sS $1 || echo curl refuses without variables
+python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=60).read().decode())' $1 2>&1 | tail -n 1
+python3 -c 'import sys, requests; print(requests.get(sys.argv[1], timeout=60).text)' $1 2>&1 | tail -n 1
+cat /etc/nsbox/ca-certificates.crt 2>/dev/null | grep -c BEGIN
+echo more 2>/dev/null >>/etc/nsbox/ca-certificates.crt || echo not writable
+"""
+
+
+def trusting(*more, port=None):
+    done = cli.run("sh", "-c", TRUSTING, "sh", "https://a.test:%d/" % (port or SECURE.port), manifest=allow(SECURE.port), options=options(*more))
+    return done, done.out.replace("secure", "secure\n").split("\n")
+
+
+def test_authorities(t):
+    """A server whose certificate an authority of the operator's has signed."""
+    with open("/etc/ssl/certs/ca-certificates.crt", encoding="ascii") as f:
+        own = f.read().count("BEGIN")
+    done, lines = trusting("--ca-certificates", PLACE + "/ca.pem")
+    lines = [line for line in lines if line]
+    t.equal(lines, ["secure"] * 4 + [str(own + 1), "not writable"],
+            "an operator's authority: curl with and without variables, Python's ssl, requests; beside the image's own")
+    done, lines = trusting()
+    t.ok("secure" not in done.out and "curl refuses without variables" in lines and done.out.count("CERTIFICATE_VERIFY_FAILED") == 2
+         and done.report["network"]["connections"] == 4, "and without it they refuse that server", repr(done))
+    ceiling = os.path.join(PLACE, "trusted.json")
+    with open(PLACE + "/ca.pem", encoding="ascii") as f, open(ceiling, "w", encoding="ascii") as out:
+        json.dump({"caCertificates": f.read()}, out)
+    argv = ("curl", "-sS", "https://a.test:%d/" % SECURE.port)
+    done = cli.run(*argv, manifest={**allow(SECURE.port), "profile": "strict"}, options=options("--ceiling", ceiling))
+    t.equal(done.out, "secure", "by a ceiling, and with a root that is read-only")
+    done = cli.run(*argv, manifest={**allow(SECURE.port), "env": {"set": {"CURL_CA_BUNDLE": "/workspace/mine"}}},
+                   options=options("--ceiling", ceiling))
+    t.equal(done.status, 77, "what a manifest sets itself wins")
+    done = cli.run("sh", "-c", "ls /etc/nsbox; env", options=("--ceiling", ceiling))
+    t.ok("ca-certificates.crt" not in done.out and "SSL_CERT_FILE" not in done.out, "a run without a network has none of it", repr(done))
+    for path, name in ((PLACE + "/key.pem", "a key"), ("/etc/hostname", "no certificate")):
+        done = cli.run("true", options=("--ca-certificates", path))
+        t.ok(done.status == 125 and "no certificates in PEM" in done.err, "%s is refused by name" % name, repr(done))
+
+
 def test_service(t):
     path = os.path.join(PLACE, "config.json")
     proxy, server = next(proxies())
-    with open(path, "w", encoding="ascii") as f:
-        json.dump({"egressProxy": proxy, "egressDns": "127.0.0.1:%d" % NAMES.port, "ceiling": {"openNetworks": ["127.0.0.1"]}}, f)
+    with open(PLACE + "/ca.pem", encoding="ascii") as ca, open(path, "w", encoding="ascii") as f:
+        json.dump({"egressProxy": proxy, "egressDns": "127.0.0.1:%d" % NAMES.port,
+                   "ceiling": {"openNetworks": ["127.0.0.1"], "caCertificates": ca.read()}}, f)
     with service.Daemon(options=["--config", path]) as daemon:
         ask = {"command": "curl -sS http://a.test:%d/" % WEB.port, "network_policy": {"mode": "allowlist", "allow": ["a.test:%d" % WEB.port]}}
         t.equal(daemon.ask("POST", "/v1/execute/command", ask)[1]["stdout"], "hello", "the service's runs go by its proxy")
+        secure = {"command": "curl -sS https://a.test:%d/" % SECURE.port, "network_policy": {"mode": "allowlist", "allow": ["a.test:%d" % SECURE.port]}}
+        t.equal(daemon.ask("POST", "/v1/execute/command", secure)[1]["stdout"], "secure", "and trust its operator's authority")
         server.stop()
         t.equal(daemon.ask("POST", "/v1/execute/command", ask)[1]["stdout"], "", "and have no other way")
 

@@ -71,6 +71,8 @@ struct nsbox_ceiling {
 	uint32_t n_opened, connections;	  /* connections 0: built-in */
 	uint64_t transfer, transfer_rate; /* bytes, bytes in a second; 0: no limit */
 	uint16_t tls_ports[16]; /* ends with 0: where names take TLS for themselves alone */
+	char certificates
+		[16384]; /* of authorities that runs trust beside the image's, PEM; "" for none */
 	char opened[1024];
 	char banned[2048]; /* "10.0.0.0/8,192.0.2.1,.*\\.example\\.com", "" for none */
 };
@@ -84,6 +86,9 @@ struct nsbox_ceiling {
 int nsbox_ceiling_open(struct nsbox_ceiling *c, const char *network, struct nsbox_error *err);
 int nsbox_ceiling_ban(struct nsbox_ceiling *c, const char *list, const char *own_name,
 		      struct nsbox_error *err);
+
+/* Certificates as they are in a file: PEM, certificates alone. */
+int nsbox_ceiling_trust(struct nsbox_ceiling *c, const char *pem, struct nsbox_error *err);
 
 /*
  * The same as JSON, read as strictly as a manifest: {"memory": "2Gi", "cpu": "4", "pids": 512,
