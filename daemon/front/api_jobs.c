@@ -20,6 +20,7 @@
 /* ------------------------------------------------------------------ looking and cancelling */
 
 struct listing {
+	struct front *f;
 	const struct who *who;
 	struct json_object *list;
 };
@@ -28,7 +29,9 @@ static void on_listed(void *ctx, const struct journal_row *row)
 {
 	struct listing *l = ctx;
 
-	if (who_sees(l->who, row->uid, row->workspace))
+	/* One whose end is held is among those that run. */
+	if (who_sees(l->who, row->uid, row->workspace) &&
+	    !(l->f->held && front_find(l->f, row->id)))
 		json_object_array_add(l->list, call_row_object(row));
 }
 
@@ -37,12 +40,12 @@ void api_list_jobs(struct front *f, struct http_request *rq, const char *rest)
 {
 	struct json_object *o = json_object_new_object();
 	struct who who;
-	struct listing l = { &who, json_object_new_array() };
+	struct listing l = { f, &who, json_object_new_array() };
 	struct nsbox_error err = { 0 };
 
 	api_who(f, rq, &who);
 	for (const struct job *j = f->first; j; j = j->next)
-		if (j->recorded && who_sees(&who, j->uid, j->workspace))
+		if (j->told && who_sees(&who, j->uid, j->workspace))
 			json_object_array_add(l.list, call_job_object(j));
 	json_put(o, "jobs", l.list);
 	if (f->journal->ops->ended_jobs(f->journal, LIST_MAX, on_listed, &l, &err) == 0) {
@@ -104,7 +107,7 @@ static struct job *find_alive(struct front *f, struct http_request *rq, const ch
 	struct who who;
 
 	api_who(f, rq, &who);
-	return j && j->recorded && who_sees(&who, j->uid, j->workspace) ? j : NULL;
+	return j && j->told && who_sees(&who, j->uid, j->workspace) ? j : NULL;
 }
 
 /* It has not ended yet: that, too, is an answer. */
@@ -243,7 +246,7 @@ void api_get_receipt(struct front *f, struct http_request *rq, const char *id)
 	int r;
 
 	api_who(f, rq, &l.who);
-	r = op->find(f->journal, id, on_found, &l, &err);
+	r = find_alive(f, rq, id) ? 0 : op->find(f->journal, id, on_found, &l, &err);
 	if (r >= 0 && l.o)
 		r = op->read(f->journal, id, JOURNAL_RECEIPT, &text, &len, &err);
 	json_object_put(l.o);

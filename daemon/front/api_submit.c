@@ -11,6 +11,7 @@
 
 #include "daemon/common/digest.h"
 #include "daemon/front/call.h"
+#include "daemon/front/hold.h"
 #include "nsbox/util.h"
 
 #define KEY_MAX		255
@@ -251,15 +252,6 @@ static void on_same(void *ctx, const struct journal_row *row)
 	snprintf(s->id, sizeof(s->id), "%s", row->id);
 }
 
-static struct job *same_fresh(struct front *f, const struct asked *a)
-{
-	for (struct job *j = f->fresh.first; j; j = j->next_fresh)
-		if (!j->sync && strcmp(j->workspace, a->workspace) == 0 &&
-		    strcmp(j->key, a->key) == 0)
-			return j;
-	return NULL;
-}
-
 static void reply_conflict(struct http_request *rq)
 {
 	http_reply_error(rq, 409, "conflict",
@@ -271,7 +263,7 @@ static bool again(struct front *f, struct asked *a)
 {
 	struct answer s = { .f = f, .a = a };
 	struct nsbox_error err = { 0 };
-	struct job *j = same_fresh(f, a);
+	struct job *j = hold_find(f, a->workspace, a->key);
 	int r;
 
 	if (j) {

@@ -165,7 +165,7 @@ static void on_drain_end(void *ctx)
 
 void control_ended(struct front *f)
 {
-	if (f->draining && !f->closing && f->running == 0 && !f->ended.first)
+	if (f->draining && !f->closing && f->running == 0 && !f->ended.first && !f->held)
 		loop_timer_set(f->loop, &f->drain, 0);
 }
 

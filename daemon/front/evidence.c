@@ -94,7 +94,7 @@ static void write_alone(struct front *f,
 {
 	const struct journal_ops *op = f->journal->ops;
 	struct nsbox_error err = { 0 };
-	int r = op->begin(f->journal, false, &err);
+	int r = op->begin(f->journal, &err);
 
 	if (r == 0) {
 		r = put(f, arg, &err);

@@ -4,7 +4,7 @@
  *
  * It runs without privilege and reads everything that clients send. What needs privilege it asks
  * of nsbox-spawn over one socket; what is dangerous to read (manifests, archives) it gives to
- * workers. One thread, one loop.
+ * workers. One loop, and beside it a thread that does nothing but wait for the disk (syncer.h).
  *
  * When nsbox-spawn is lost, or on TERM, the front ends: what runs is interrupted, and so are calls
  * whose caller waits; other jobs that wait stay in the journal, for the next front. The replies get
@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 
 #include "daemon/front/evidence.h"
+#include "daemon/front/hold.h"
 #include "daemon/front/images.h"
 #include "daemon/front/log.h"
 #include "daemon/front/mcp.h"
@@ -206,13 +207,19 @@ static bool give_back(struct front *f, struct job *j)
 
 	/* First here: were the journal told first, and then the front killed, a job that runs
 	 * would wait again. */
-	if (!job_give_back(j) || op->begin(f->journal, true, NULL) < 0)
+	if (!job_give_back(j) || op->begin(f->journal, NULL) < 0)
 		return false;
 	if (op->give_back(f->journal, j->id, NULL) < 0) {
 		op->rollback(f->journal);
 		return false;
 	}
-	return op->commit(f->journal, NULL) == 0;
+	return op->commit(f->journal, NULL) == 0 && op->sync(f->journal, NULL) == 0;
+}
+
+/* Taken from the queue, it could not be started: the disk never had that. */
+static bool is_stuck(const struct job *j)
+{
+	return j->phase == JOB_QUEUED && j->wait.running;
 }
 
 void front_close(struct front *f, int status)
@@ -224,13 +231,15 @@ void front_close(struct front *f, int status)
 	nsbox_fail(&stopping, NSBOX_E_IO, 0, "the service is stopping");
 	f->closing = true;
 	f->status = status;
+	hold_settle(f);
 	for (struct job *j = f->first; j; j = j->next)
-		if (j->sync || (j->phase != JOB_QUEUED && !give_back(f, j)))
+		if (j->sync || is_stuck(j) || (j->phase != JOB_QUEUED && !give_back(f, j)))
 			job_interrupt(j);
 	session_network_close(f);
 	sessions_close(f);
 	images_close(f);
 	record_turn(f);
+	hold_settle(f);
 	for (struct job *j = f->first; j; j = j->next) {
 		events_close(j);
 		api_tell_refused(j, &stopping); /* its end could not be written */
@@ -331,6 +340,8 @@ static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, int 
 	if (r == 0)
 		r = journal_open(f->data_fd, 0, &f->journal, err);
 	if (r == 0)
+		r = syncer_new(f->loop, f->journal, hold_synced, f, &f->syncer, err);
+	if (r == 0)
 		r = snapshots_open(f->data_fd, &f->snapshots, err);
 	if (r < 0)
 		return r;
@@ -362,6 +373,7 @@ static void tear_down(struct front *f)
 	mcp_close(f->mcp);
 	http_free(f->http);
 	mcp_free(f->mcp);
+	hold_done(f);
 	while (f->first)
 		front_list_drop(f, f->first);
 	session_network_close(f);
@@ -369,6 +381,7 @@ static void tear_down(struct front *f)
 	snapshots_close(f->snapshots);
 	queue_free(f->queue);
 	usage_free(f->usage);
+	syncer_free(f->syncer);
 	audit_close(&f->audit);
 	journal_free(f->journal);
 	compiler_free(f->compiler);

@@ -9,12 +9,14 @@
 #include "daemon/front/journal.h"
 #include "daemon/front/metrics.h"
 #include "daemon/front/options.h"
+#include "daemon/front/syncer.h"
 #include "daemon/front/tokens.h"
 #include "daemon/front/usage.h"
 
 struct json_object;
 struct box_files_op;
 struct narrowing;
+struct held;
 struct session;
 struct images_op;
 struct mcp;
@@ -69,13 +71,17 @@ struct front {
 	struct loop_timer sweep; /* old results */
 	struct loop_timer last;	 /* the end, after the last replies */
 	uint64_t numbers, runners, running;
-	struct job *first, *last_job;  /* all that are alive, oldest first */
-	struct job_list fresh, ended;  /* not in the journal yet; not ended there yet */
-	struct nsbox_error trouble;    /* why the journal takes nothing; code 0: it does */
-	uint64_t asked_bytes;	       /* of the requests of all jobs that wait or run */
-	uid_t owner;		       /* whom the service belongs to: the supervisor's user */
-	int streams;		       /* open ones */
-	struct box_files_op *file_ops; /* requests about sessions' files */
+	struct job *first, *last_job; /* all that are alive, oldest first */
+	struct job_list fresh, ended; /* not in the journal yet; not ended there yet */
+	struct syncer *syncer;
+	struct held *held, **last_held; /* in the journal, and not on disk yet, oldest first */
+	bool lost;			/* a sync failed: nobody knows what is on disk */
+	uint64_t held_numbers, syncing; /* the last one's; that of the sync under way, or 0 */
+	struct nsbox_error trouble;	/* why the journal takes nothing; code 0: it does */
+	uint64_t asked_bytes;		/* of the requests of all jobs that wait or run */
+	uid_t owner;			/* whom the service belongs to: the supervisor's user */
+	int streams;			/* open ones */
+	struct box_files_op *file_ops;	/* requests about sessions' files */
 	unsigned n_file_ops;
 	uint32_t file_op_numbers;
 	struct narrowing *narrowings; /* requests that wait to change a session's network */
@@ -127,8 +133,13 @@ void record_fresh(struct front *f, struct job *j);
 void record_ended(struct front *f, struct job *j);
 /* One transaction of everything that is due; then those who wait hear of it, and jobs start. */
 void record_turn(struct front *f);
+/* Nothing is accepted until it is mended. */
+void record_trouble(struct front *f, const struct nsbox_error *why);
+uint64_t record_now_ms(void);
 /* Room for a request of so many bytes, and all that follows from it? */
 int record_room(struct front *f, uint64_t len, struct nsbox_error *err);
+
+/* recover.c */
 /* What the last front has left: jobs that wait do so again, those that ran are interrupted. */
 int record_recover(struct front *f, struct nsbox_error *err);
 void record_sweep(struct front *f);

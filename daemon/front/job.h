@@ -87,7 +87,7 @@ struct job {
 	char *body;					   /* until the journal has it */
 	struct call *calls;				   /* who waits to hear of it */
 	struct events *streams;
-	bool recorded; /* the journal has it */
+	bool recorded, told; /* the journal has it; and so has the disk: it exists for clients */
 
 	uint64_t created_unix_ms, started_unix_ms, finished_unix_ms;
 	uint64_t queued_us, started_us, finished_us;

@@ -4,9 +4,11 @@
  * opened, written and migrated, there what is asked of it.
  *
  * Write-ahead log, one connection that holds the file exclusively (so no shared memory is needed,
- * and a second service on the same directory is told). A commit of durable changes ends in an
- * fsync of the log (synchronous=FULL); a commit of calls whose caller waits and would see the break
- * does not (NORMAL): it survives the death of any process, but not that of the machine.
+ * and a second service on the same directory is told). A commit appends to the log and does not
+ * wait for the disk (synchronous=NORMAL): it survives the death of any process, but not that of the
+ * machine. After an fdatasync of the log, by op_sync(), it does: the log is one file as long as it
+ * is open, and what it holds counts up to the last frame that is whole. SQLite itself syncs log and
+ * file when it moves the one into the other, once in a thousand pages.
  *
  * Requests and results have tables of their own, so that a change of state does not write them
  * again. Deleted content is overwritten (secure_delete): a request may hold secrets.
@@ -16,6 +18,7 @@
  */
 #include "daemon/front/journal.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -184,18 +187,11 @@ static void op_rollback(struct journal *j)
 	s->open = false;
 }
 
-static int op_begin(struct journal *j, bool durable, struct nsbox_error *err)
+static int op_begin(struct journal *j, struct nsbox_error *err)
 {
 	struct sqlite_journal *s = journal_sqlite(j);
-	int r = 0;
+	int r = run_sql(s, "BEGIN IMMEDIATE", err);
 
-	if (durable != s->full)
-		r = run_sql(s, durable ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
-			    err);
-	if (r == 0) {
-		s->full = durable;
-		r = run_sql(s, "BEGIN IMMEDIATE", err);
-	}
 	s->open = r == 0;
 	return r;
 }
@@ -212,6 +208,13 @@ static int op_commit(struct journal *j, struct nsbox_error *err)
 		op_rollback(j);
 	s->open = false;
 	return r;
+}
+
+static int op_sync(struct journal *j, struct nsbox_error *err)
+{
+	return fdatasync(journal_sqlite(j)->wal_fd) < 0
+		       ? nsbox_fail(err, NSBOX_E_IO, errno, "journal: sync")
+		       : 0;
 }
 
 /* ------------------------------------------------------------------ changes */
@@ -356,12 +359,14 @@ static void op_free(struct journal *j)
 	for (size_t i = 0; i < S_MAX; i++)
 		sqlite3_finalize(s->st[i]);
 	sqlite3_close(s->db);
+	close_fd(&s->wal_fd);
 	free(s);
 }
 
 static const struct journal_ops sqlite_ops = {
 	.begin = op_begin,
 	.commit = op_commit,
+	.sync = op_sync,
 	.rollback = op_rollback,
 	.add = op_add,
 	.take = op_take,
@@ -409,7 +414,7 @@ static int migrate(struct sqlite_journal *s, struct nsbox_error *err)
 				  version, (int)ARRAY_SIZE(steps));
 	if (version == (int)ARRAY_SIZE(steps))
 		return 0;
-	r = op_begin(&s->base, true, err);
+	r = op_begin(&s->base, err);
 	for (; r == 0 && version < (int)ARRAY_SIZE(steps); version++)
 		r = run_sql(s, steps[version], err);
 	snprintf(text, sizeof(text), "PRAGMA user_version=%d", version);
@@ -435,7 +440,7 @@ static int take_file(struct sqlite_journal *s, struct nsbox_error *err)
 	for (int i = 0; i < BUSY_ROUNDS; i++) {
 		r = run_sql(s,
 			    "PRAGMA locking_mode=EXCLUSIVE; PRAGMA auto_vacuum=INCREMENTAL;"
-			    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; "
+			    "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
 			    "PRAGMA secure_delete=ON;"
 			    "PRAGMA journal_size_limit=16777216; PRAGMA trusted_schema=OFF;"
 			    "PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY;"
@@ -460,11 +465,21 @@ static int set_up(struct sqlite_journal *s, unsigned max_pages, struct nsbox_err
 		return nsbox_fail(err, NSBOX_E_INVALID, EBUSY,
 				  "the journal is in use by another service: each needs a "
 				  "--data-dir of its own");
-	s->full = true;
 	if (r == 0)
 		r = migrate(s, err);
 	snprintf(text, sizeof(text), "PRAGMA max_page_count=%u", max_pages);
 	return r == 0 && max_pages ? run_sql(s, text, err) : r;
+}
+
+/* Its name, and what was written so far, last as well. */
+static int open_log(struct sqlite_journal *s, int dir_fd, struct nsbox_error *err)
+{
+	s->wal_fd = openat(dir_fd, "journal.db-wal", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	if (s->wal_fd < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "journal: open its log");
+	if (fsync(dir_fd) < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "journal: sync its directory");
+	return op_sync(&s->base, err);
 }
 
 int journal_open(int dir_fd, unsigned max_pages, struct journal **ret, struct nsbox_error *err)
@@ -476,6 +491,7 @@ int journal_open(int dir_fd, unsigned max_pages, struct journal **ret, struct ns
 	if (!s)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "open the journal");
 	s->base.ops = &sqlite_ops;
+	s->wal_fd = -1;
 	/* By the descriptor: the directory is the one that was checked. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d/journal.db", dir_fd);
 	r = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
@@ -483,6 +499,8 @@ int journal_open(int dir_fd, unsigned max_pages, struct journal **ret, struct ns
 		r = journal_failed(s, "open", err);
 	else
 		r = set_up(s, max_pages, err);
+	if (r == 0)
+		r = open_log(s, dir_fd, err);
 	if (r < 0) {
 		op_free(&s->base);
 		return r;

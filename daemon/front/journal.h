@@ -3,9 +3,10 @@
  * The journal: what the service has promised, so that it can be kept after any end of the front.
  *
  * Transactions are the caller's: begin, any number of changes, commit. All changes of a turn of
- * the loop travel in one transaction (group commit), and one durable change makes the whole of it
- * durable. A failed change leaves the transaction to be rolled back; memory and file then agree
- * on the state before it.
+ * the loop travel in one transaction. What is committed survives the end of any process; that of
+ * the machine it survives after a sync, which makes all durable that was committed before (group
+ * commit). A failed change leaves the transaction to be rolled back; memory and file then agree on
+ * the state before it.
  *
  * A job in the journal goes queued -> running -> finished; give_back is running -> queued, for a
  * job of which nothing ran. Who keeps all this is behind struct journal_ops: a SQLite file
@@ -65,8 +66,10 @@ struct journal;
  * -EIO: anything else of the file.
  */
 struct journal_ops {
-	int (*begin)(struct journal *j, bool durable, struct nsbox_error *err);
+	int (*begin)(struct journal *j, struct nsbox_error *err);
 	int (*commit)(struct journal *j, struct nsbox_error *err);
+	/* What was committed is on disk when it returns. In any thread, beside anything else. */
+	int (*sync)(struct journal *j, struct nsbox_error *err);
 	void (*rollback)(struct journal *j);
 
 	/* state is that of the row; the request is kept where body is not NULL */

@@ -37,8 +37,8 @@ struct sqlite_journal {
 	struct journal base;
 	sqlite3 *db;
 	sqlite3_stmt *st[S_MAX];
-	bool full; /* synchronous is FULL */
-	bool open; /* a transaction is */
+	int wal_fd; /* the log, for syncs */
+	bool open;  /* a transaction is */
 };
 
 static inline struct sqlite_journal *journal_sqlite(struct journal *j)

@@ -15,7 +15,7 @@
 	X(INVALID, "nsbox_requests_invalid_total", "Requests that could not be understood.")      \
 	X(NO_JOURNAL, "nsbox_requests_no_journal_total", "Requests refused because the journal takes nothing.") \
 	X(COMMITS, "nsbox_journal_commits_total", "Transactions of the journal.")                 \
-	X(DURABLE, "nsbox_journal_syncs_total", "Of these, those that waited for the disk.")      \
+	X(SYNCS, "nsbox_journal_syncs_total", "Times that jobs were held until the disk had them.") \
 	X(AUDIT, "nsbox_audit_lines_total", "Lines written to the audit.")                        \
 	X(WITNESS, "nsbox_witness_failures_total", "Runs ended because a layer did not hold.")    \
 	X(CALLS_REFUSED, "nsbox_denied_calls_total", "System calls that runs were refused.")      \

@@ -5,8 +5,11 @@
  * Events of a turn of the loop only put jobs on lists: fresh (accepted, not written yet) and ended
  * (over, not written yet). At the end of the turn record_turn() also takes from the queue what can
  * run, writes all of it in one transaction, and only then acts on it: whoever waits is told, and
- * the jobs that were taken start. So nothing is told or started that the journal does not know,
- * and however many jobs a turn brings, there is one fsync.
+ * the jobs that were taken start. So nothing is told or started that the journal does not know.
+ *
+ * With synchronous calls that is at once: who waits for one would see the machine's end. Other jobs
+ * are held until the disk has them, too. To its client, and to all others, a job that is
+ * held has not happened yet. See hold.c.
  *
  * Where the transaction fails nothing of it has happened: fresh jobs are refused, taken ones go
  * back, ended ones stay on their list with their results until the journal works again. Until
@@ -18,16 +21,16 @@
 #include <time.h>
 
 #include "daemon/front/evidence.h"
+#include "daemon/front/hold.h"
 #include "daemon/front/log.h"
 #include "daemon/front/snapshot.h"
 #include "nsbox/util.h"
 
 #define MEND_US	  (UINT64_C(1) * 1000000)
-#define SWEEP_S	  60
 #define FREE_MIN  (UINT64_C(16) << 20) /* kept free, for the results of what runs already */
 #define FREE_FOLD 3 /* a request is written to the log and to the file, and then its result */
 
-static uint64_t unix_ms(void)
+uint64_t record_now_ms(void)
 {
 	struct timespec now;
 
@@ -61,23 +64,34 @@ void record_init(struct front *f)
 {
 	f->fresh.last = &f->fresh.first;
 	f->ended.last = &f->ended.first;
+	f->last_held = &f->held;
 	f->mend = (struct loop_timer){ .fn = on_mend, .ctx = f };
 	f->sweep = (struct loop_timer){ .fn = on_sweep, .ctx = f };
 }
 
-void record_fresh(struct front *f, struct job *j)
+static void add_fresh(struct job_list *l, struct job *j)
 {
 	j->next_fresh = NULL;
-	*f->fresh.last = j;
-	f->fresh.last = &j->next_fresh;
+	*l->last = j;
+	l->last = &j->next_fresh;
+}
+
+static void add_ended(struct job_list *l, struct job *j)
+{
+	j->next_ended = NULL;
+	*l->last = j;
+	l->last = &j->next_ended;
+}
+
+void record_fresh(struct front *f, struct job *j)
+{
+	add_fresh(&f->fresh, j);
 	front_soon(f);
 }
 
 void record_ended(struct front *f, struct job *j)
 {
-	j->next_ended = NULL;
-	*f->ended.last = j;
-	f->ended.last = &j->next_ended;
+	add_ended(&f->ended, j);
 	front_soon(f);
 }
 
@@ -180,27 +194,12 @@ static int write_start(struct front *f, const struct job *j, uint64_t now, struc
 	return r == 0 ? evidence_start(f, j, err) : r;
 }
 
-static bool must_last(const struct job *fresh, const struct job *popped, const struct job *ended)
-{
-	for (; fresh; fresh = fresh->next_fresh)
-		if (!fresh->sync)
-			return true;
-	for (; popped; popped = popped->next_popped)
-		if (!popped->sync)
-			return true;
-	for (; ended; ended = ended->next_ended)
-		if (!ended->sync)
-			return true;
-	return false;
-}
-
 static int write_all(struct front *f, const struct job *fresh, const struct job *popped,
 		     const struct job *ended, struct nsbox_error *err)
 {
 	const struct journal_ops *op = f->journal->ops;
-	uint64_t now = unix_ms();
-	bool durable = must_last(fresh, popped, ended);
-	int r = op->begin(f->journal, durable, err);
+	uint64_t now = record_now_ms();
+	int r = op->begin(f->journal, err);
 
 	for (const struct job *j = fresh; r == 0 && j; j = j->next_fresh)
 		r = write_fresh(f, j, err);
@@ -217,7 +216,6 @@ static int write_all(struct front *f, const struct job *fresh, const struct job 
 		return r;
 	}
 	f->metrics.counter[METRIC_COMMITS]++;
-	f->metrics.counter[METRIC_DURABLE] += durable;
 	return 0;
 }
 
@@ -231,7 +229,7 @@ static struct job *take_waiting(struct front *f)
 	while (!f->closing && !f->draining && !f->trouble.code && f->running < f->runners &&
 	       (j = queue_pop(f->queue))) {
 		f->running++;
-		j->started_unix_ms = unix_ms();
+		j->started_unix_ms = record_now_ms();
 		j->next_popped = list;
 		list = j;
 	}
@@ -242,7 +240,7 @@ static struct job *take_waiting(struct front *f)
 static void accepted(struct front *f, struct job *j)
 {
 	f->metrics.counter[METRIC_ACCEPTED]++;
-	j->recorded = true;
+	j->told = true;
 	free_ptr(&j->body);
 	api_tell_accepted(f, j);
 	if (!j->sync && j->phase == JOB_QUEUED && !j->wait.running) {
@@ -269,6 +267,8 @@ static void start(struct front *f, struct job *j)
 {
 	struct nsbox_error err = { 0 };
 
+	if (j->phase != JOB_QUEUED)
+		return; /* it was cancelled while it was held */
 	if (load(f, j, &err) < 0)
 		job_refuse(j, &err);
 	else if (j->spec->session_id && !j->session)
@@ -277,22 +277,7 @@ static void start(struct front *f, struct job *j)
 		job_start(j);
 }
 
-/* The oldest first again. */
-static struct job *reverse(struct job *list)
-{
-	struct job *out = NULL;
-
-	while (list) {
-		struct job *next = list->next_popped;
-
-		list->next_popped = out;
-		out = list;
-		list = next;
-	}
-	return out;
-}
-
-static void stop_accepting(struct front *f, const struct nsbox_error *why)
+void record_trouble(struct front *f, const struct nsbox_error *why)
 {
 	if (!f->trouble.code)
 		log_line(3, "journal", "err", why->msg, NULL);
@@ -300,27 +285,58 @@ static void stop_accepting(struct front *f, const struct nsbox_error *why)
 	loop_timer_set(f->loop, &f->mend, MEND_US);
 }
 
-static void succeed(struct front *f, struct job *popped)
+void record_act(struct front *f, struct held *h)
 {
-	struct job *fresh = detach(&f->fresh), *ended = detach(&f->ended), *next;
-	struct nsbox_error err = { 0 };
+	struct job *next;
 
-	/* Where the file takes no more its lines are safe in the journal, but they wait. */
-	if (audit_commit(&f->audit, &err) < 0)
-		stop_accepting(f, &err);
-	for (struct job *j = fresh; j; j = j->next_fresh)
+	for (struct job *j = h->fresh.first; j; j = next) {
+		next = j->next_fresh;
 		accepted(f, j);
-	for (struct job *j = ended; j; j = next) {
+	}
+	for (struct job *j = h->ended.first; j; j = next) {
 		next = j->next_ended;
 		evidence_ended(f, j);
 		api_tell_ended(j);
 		front_list_drop(f, j);
 	}
-	for (struct job *j = reverse(popped); j; j = next) {
+	for (struct job *j = h->popped; j; j = next) {
 		next = j->next_popped;
 		start(f, j);
+		job_unref(j);
 	}
 	control_ended(f);
+}
+
+static void succeed(struct front *f, struct job *popped)
+{
+	struct job *fresh = detach(&f->fresh), *ended = detach(&f->ended), *next;
+	struct held held = { 0 }, now = { 0 };
+	struct nsbox_error err = { 0 };
+
+	held_init(&held);
+	held_init(&now);
+	/* Where the file takes no more its lines are safe in the journal, but they wait. */
+	if (audit_commit(&f->audit, &err) < 0)
+		record_trouble(f, &err);
+	for (struct job *j = fresh; j; j = next) {
+		next = j->next_fresh;
+		j->recorded = true;
+		add_fresh(j->sync ? &now.fresh : &held.fresh, j);
+	}
+	for (struct job *j = ended; j; j = next) {
+		next = j->next_ended;
+		add_ended(j->sync ? &now.ended : &held.ended, j);
+	}
+	for (struct job *j = popped; j; j = next) { /* the oldest first again */
+		struct job **to = j->sync ? &now.popped : &held.popped;
+
+		next = j->next_popped;
+		j->next_popped = *to;
+		*to = job_ref(j);
+	}
+	if (!held_empty(&held))
+		hold_add(f, &held);
+	record_act(f, &now);
 }
 
 /* Never accepted; those that are over already leave the other list, too. */
@@ -345,7 +361,7 @@ static void refuse_fresh(struct front *f, const struct nsbox_error *why)
 
 static void fail(struct front *f, struct job *popped, const struct nsbox_error *why)
 {
-	stop_accepting(f, why);
+	record_trouble(f, why);
 	for (struct job *j = popped, *next; j; j = next) {
 		next = j->next_popped;
 		j->started_unix_ms = 0;
@@ -371,95 +387,4 @@ void record_turn(struct front *f)
 	/* What has ended may fit alone. */
 	if (more && f->ended.first && write_all(f, NULL, NULL, f->ended.first, &err) == 0)
 		succeed(f, NULL);
-}
-
-/* ------------------------------------------------------------------ after a start */
-
-static int recover_one(struct front *f, const struct journal_row *row, struct nsbox_error *err)
-{
-	const struct job_ident ident = { .id = row->id,
-					 .workspace = row->workspace,
-					 .trace_id = row->trace_id,
-					 .traceparent = row->traceparent,
-					 .key = row->key,
-					 .body_sha256 = row->body_sha256,
-					 .kind = row->kind,
-					 .priority = row->priority,
-					 .uid = row->uid,
-					 .sync = row->sync,
-					 .size = row->size,
-					 .created_ms = row->created_ms };
-	struct job *j;
-	int r = job_new(&f->services, ++f->numbers, &ident, &j, err);
-
-	if (r < 0)
-		return r;
-	j->recorded = true;
-	front_list_add(f, j);
-	f->asked_bytes += j->asked_bytes;
-	j->started_unix_ms = row->started_ms;
-	if (row->state != JOURNAL_QUEUED || row->sync) {
-		job_interrupt(j);
-		return 0;
-	}
-	r = queue_restore(f->queue, j->workspace, j->priority, &j->wait, j);
-	return r < 0 ? nsbox_fail(err, NSBOX_E_NOMEM, -r, "queue a job") : 0;
-}
-
-struct recovery {
-	struct front *f;
-	struct nsbox_error *err;
-	int r;
-};
-
-static void on_row(void *ctx, const struct journal_row *row)
-{
-	struct recovery *c = ctx;
-
-	if (c->r == 0)
-		c->r = recover_one(c->f, row, c->err);
-}
-
-int record_recover(struct front *f, struct nsbox_error *err)
-{
-	struct recovery c = { f, err, 0 };
-	char waiting[24], gone[24];
-	size_t interrupted = 0;
-	int r = f->journal->ops->open_jobs(f->journal, on_row, &c, err);
-
-	if (r < 0 || c.r < 0)
-		return MIN(r, c.r);
-	for (const struct job *j = f->ended.first; j; j = j->next_ended)
-		interrupted++;
-	if (f->first) {
-		snprintf(waiting, sizeof(waiting), "%zu", queue_length(f->queue));
-		snprintf(gone, sizeof(gone), "%zu", interrupted);
-		log_line(5, "recovered", "waiting", waiting, "interrupted", gone, NULL);
-	}
-	record_sweep(f);
-	front_soon(f);
-	return 0;
-}
-
-void record_sweep(struct front *f)
-{
-	const struct journal_ops *op = f->journal->ops;
-	uint64_t now = unix_ms(), keep = f->opt->keep_s * 1000;
-	struct nsbox_error err = { 0 };
-	int r = op->begin(f->journal, false, &err);
-
-	if (r == 0)
-		r = op->sweep(f->journal, now - MIN(keep, now), f->opt->keep_mb << 20, &err);
-	if (r == 0)
-		r = audit_sync(&f->audit, &err);
-	if (r == 0)
-		r = op->commit(f->journal, &err);
-	else
-		op->rollback(f->journal);
-	if (r < 0)
-		log_line(4, "sweep", "err", err.msg, NULL);
-	snapshots_sweep(f->snapshots, f->opt->snapshot_keep_s);
-	loop_timer_set(f->loop, &f->sweep,
-		       MIN(MIN(f->opt->keep_s, f->opt->snapshot_keep_s), (uint64_t)SWEEP_S) *
-			       1000000);
 }

@@ -364,6 +364,106 @@ def full_disk(t, daemon, ballast):
     t.equal(post(daemon, "true")[0], 202, "and jobs are accepted")
 
 
+# ---------------------------------------------------------------- a slow disk
+
+
+class Disk:
+    """Syncs of the service's journal go through strace, which says how they go."""
+
+    def __init__(self, daemon, how):
+        front = pair(daemon)[0]
+        threads = tap.wait_until(lambda: [n for n in os.listdir("/proc/%d/task" % front) if leftovers.read(
+            "/proc/%d/task/%s/comm" % (front, n)).strip() == "nsboxd-sync"], 20)
+        self.state = "/proc/%d/task/%s/stat" % (front, threads[0])
+        self.tracer = subprocess.Popen(["strace", "-p", threads[0], "-e", "trace=fdatasync", "-e", "inject=fdatasync:" + how],
+                                       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.attached = "attached" in self.tracer.stderr.readline()
+
+    def waits(self):
+        """Until a sync is under way that strace holds up."""
+        return tap.wait_until(lambda: leftovers.read(self.state).rpartition(")")[2].split()[0] == "t", 30)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.tracer.terminate() # the call that it delays goes on
+        self.tracer.communicate()
+
+
+def in_background(call):
+    answers = []
+
+    def take():
+        try:
+            answers.append(call())
+        except (OSError, service.http.client.HTTPException) as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    return thread, answers
+
+
+def can_trace(t, disk):
+    if not disk.attached:
+        t.ok(os.getuid() != 0 or not os.environ.get("NSBOX_MUST_WORK"), "strace may trace the service")
+        t.note("strace may not trace the service")
+    return disk.attached
+
+
+def test_slow_disk(t):
+    """Who waits for the disk waits alone, and has not happened until it is there."""
+    with service.Daemon() as daemon:
+        with Disk(daemon, "delay_enter=300s") as disk:
+            if not can_trace(t, disk):
+                return
+            thread, answers = in_background(lambda: post(daemon, "echo slow", key="slow"))
+            again, same = in_background(lambda: post(daemon, "echo slow", key="slow"))
+            t.ok(disk.waits(), "a job waits for the disk")
+            for _ in range(3):
+                status, reply = daemon.ask("POST", "/v1/execute/command", {"command": "echo fast"})
+                t.equal((status, reply.get("stdout")), (200, "fast\n"), "others do not")
+            more, third = in_background(lambda: post(daemon, "echo third"))
+            t.equal([j for j in daemon.ask("GET", JOBS)[1]["jobs"] if j["state"] != "finished"], [], "it is not there for anybody")
+            t.equal((answers, same, third), ([], [], []), "and not accepted")
+        for waiting in (thread, again, more):
+            waiting.join(60)
+        t.equal([answers[0][0], same[0][0], third[0][0]], [202] * 3, "until the disk has it")
+        t.equal(same[0][1]["id"], answers[0][1]["id"], "once, however often it was sent meanwhile")
+        t.equal(finished(daemon, answers[0][1])["result"]["stdout"], "slow\n", "then it runs")
+        t.equal(finished(daemon, third[0][1])["cause"], "exit", "as does what came while it waited")
+        with Disk(daemon, "delay_enter=300s") as disk:
+            thread, answers = in_background(lambda: post(daemon, "sleep 300", key="killed"))
+            disk.waits()
+            old = pair(daemon)
+            kill(old[0]) # and then strace, which would keep a thread of it
+        t.ok(back(daemon, old), "killed while it waits, the service is back", daemon.log())
+        jobs = [j for j in daemon.ask("GET", JOBS)[1]["jobs"] if j["state"] != "finished" or j["cause"] != "exit"]
+        status, reply = post(daemon, "sleep 300", key="killed")
+        t.equal((len(jobs), status, reply["id"]), (1, 200, jobs[0]["id"]), "with the job that nobody has heard of, once")
+        daemon.ask("DELETE", JOBS + "/" + reply["id"])
+
+
+def test_broken_disk(t):
+    """A sync that fails is not tried again: what was written is looked at anew."""
+    with service.Daemon() as daemon:
+        with Disk(daemon, "error=EIO:when=1") as disk:
+            if not can_trace(t, disk):
+                return
+            old = pair(daemon)
+            try:
+                status = post(daemon, "echo once", key="b")[0]
+            except (OSError, service.http.client.HTTPException):
+                status = None
+            t.ok(status in (503, None), "a job that the disk did not take is not accepted", str(status))
+            t.ok(back(daemon, old), "the service starts anew", daemon.log())
+        t.ok("journal: sync" in daemon.log(), "and says why")
+        status, job = post(daemon, "echo once", key="b")
+        t.ok(status in (200, 202), "then it is accepted")
+        t.ok(finished(daemon, job)["cause"] in ("exit", "interrupted"), "and comes to an end")
+
+
 # ---------------------------------------------------------------- many ends
 
 
@@ -580,5 +680,5 @@ if __name__ == "__main__":
     with service.Daemon() as warm:
         post(warm, "true")
     TESTS = [test_restart, test_killed_before_the_answer, test_idempotency, test_keep, test_limits,
-             test_priorities, test_who, test_directory, test_kill_rounds, test_full_disk]
+             test_priorities, test_who, test_directory, test_slow_disk, test_broken_disk, test_kill_rounds, test_full_disk]
     sys.exit(tap.run([test for test in TESTS if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]]))

@@ -94,7 +94,7 @@ static struct entry *entry_of(struct ram_journal *m, const char *id)
 	return NULL;
 }
 
-static int op_begin(struct journal *j, bool durable, struct nsbox_error *err)
+static int op_begin(struct journal *j, struct nsbox_error *err)
 {
 	self(j)->before = self(j)->now;
 	self(j)->open = true;
@@ -106,6 +106,11 @@ static int op_commit(struct journal *j, struct nsbox_error *err)
 	if (!self(j)->open)
 		return refuse(-EINVAL, err);
 	self(j)->open = false;
+	return 0;
+}
+
+static int op_sync(struct journal *j, struct nsbox_error *err)
+{
 	return 0;
 }
 
@@ -340,6 +345,7 @@ static void op_free(struct journal *j)
 
 static const struct journal_ops ram_ops = {
 	.begin = op_begin,
+	.sync = op_sync,
 	.commit = op_commit,
 	.rollback = op_rollback,
 	.add = op_add,

@@ -44,7 +44,7 @@ static void add(const char *kind)
 /* One transaction with one line; without `file` as if killed between commit and file. */
 static void line(const char *kind, bool file)
 {
-	ck_assert_int_eq(j->ops->begin(j, true, NULL), 0);
+	ck_assert_int_eq(j->ops->begin(j, NULL), 0);
 	add(kind);
 	ck_assert_int_eq(j->ops->commit(j, NULL), 0);
 	if (file)
@@ -102,7 +102,7 @@ static void rewrite(const char *text, size_t len)
 START_TEST(test_chain)
 {
 	line("one", true);
-	j->ops->begin(j, true, NULL);
+	j->ops->begin(j, NULL);
 	add("two");
 	add("three");
 	j->ops->commit(j, NULL);
@@ -115,7 +115,7 @@ END_TEST
 START_TEST(test_rolled_back)
 {
 	line("one", true);
-	j->ops->begin(j, true, NULL);
+	j->ops->begin(j, NULL);
 	add("never");
 	j->ops->rollback(j);
 	audit_rollback(&a);
@@ -189,7 +189,7 @@ START_TEST(test_synced_lines_are_forgotten)
 
 	line("one", true);
 	line("two", true);
-	j->ops->begin(j, true, NULL);
+	j->ops->begin(j, NULL);
 	ck_assert_int_eq(audit_sync(&a, NULL), 0);
 	j->ops->commit(j, NULL);
 	ck_assert_int_eq(reopen(NULL), 0);
@@ -250,7 +250,7 @@ START_TEST(test_no_room)
 	snprintf(full, sizeof(full), "%s/%s", place, NAME);
 	spare = a.fd;
 	a.fd = open(full, O_RDONLY | O_CLOEXEC); /* the same file, which takes nothing now */
-	j->ops->begin(j, true, NULL);
+	j->ops->begin(j, NULL);
 	add("two");
 	j->ops->commit(j, NULL);
 	ck_assert_int_lt(audit_commit(&a, &err), 0);

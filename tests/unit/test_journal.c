@@ -72,7 +72,7 @@ static void teardown(void)
 
 static void begin(void)
 {
-	ck_assert_int_eq(j->ops->begin(j, true, NULL), 0);
+	ck_assert_int_eq(j->ops->begin(j, NULL), 0);
 }
 
 static void commit(void)
@@ -363,10 +363,10 @@ START_TEST(test_killed)
 	pid = fork();
 	if (pid == 0) {
 		open_file(0);
-		j->ops->begin(j, false, NULL);
+		j->ops->begin(j, NULL);
 		add("a", "w", "", "A");
 		j->ops->commit(j, NULL);
-		j->ops->begin(j, false, NULL);
+		j->ops->begin(j, NULL);
 		add("b", "w", "", "B");
 		raise(SIGKILL);
 	}
