@@ -111,6 +111,7 @@ static bool kind_ok(uint32_t magic, unsigned kind)
 	case OP_PROC:
 	case OP_MASK:
 	case OP_READONLY:
+	case OP_SHARED:
 	case OP_MAKE_EXEC:
 	case OP_TRUST: return magic == PLAN_MAGIC;
 	case OP_KIND_MAX: break;
@@ -141,6 +142,9 @@ static const char *check_op(const struct blob *b, uint32_t magic, const struct m
 	}
 	if (op->kind != OP_LOWER && !path_ok(blob_get_str(b, op->dst)))
 		return "target path of an operation";
+	if (op->kind == OP_SHARED && (strcmp(blob_get_str(b, op->dst), "/workspace") ||
+				      !(op->flags & OPF_NOSUID) || !(op->flags & OPF_NODEV)))
+		return "shared directory";
 	if (op->kind == OP_SYMLINK && !target_ok(blob_get_str(b, op->src)))
 		return "link target";
 	if (op->kind == OP_MAKE_EXEC && *blob_get_str(b, op->src) &&

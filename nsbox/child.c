@@ -160,7 +160,11 @@ static _Noreturn void be_helper(struct child *c, const struct helper_job *job, i
 	/* Init sets it for all later; this helper may run before that stage. */
 	if (r == 0 && !left_out(NO_NEW_PRIVS) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		r = nsbox_fail(&report, NSBOX_E_SETUP, errno, "set no_new_privs");
-	if (r == 0)
+	/*
+	 * Paths are opened with openat2, which a payload does without where it shares a directory of
+	 * the host (its modes are in memory); there init's filter is the helper's.
+	 */
+	if (r == 0 && !c->share->path)
 		r = payload_filter(c, &report);
 	if (r == 0)
 		r = job->run(c, job->arg, &report);

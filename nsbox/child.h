@@ -14,20 +14,22 @@
 
 #include "nsbox/control.h"
 #include "nsbox/plan_build.h"
+#include "nsbox/share.h"
 
 struct child {
 	const struct blob *plan;
 	const struct blob *root;
-	int control;	/* our end of the control pair */
-	int files_fd;	/* file stream to unpack, or -1 */
-	int upper_from; /* layer stream that the upper layer begins with, or -1 */
-	int disk;	/* mount of the upper layer where that is on disk, or -1 */
-	bool track;	/* the upper layer will be asked for */
-	bool single_id; /* one id is mapped: init and payload share it */
-	uint32_t want;	/* layers that the plan asks for and the host has */
-	bool cgroup;	/* the payload waits to be put into a control group */
-	bool observe;	/* refused calls go to an observer outside, who answers as the rule says */
-	int owner_pid;	/* for the witness: must not exist inside */
+	int control;		   /* our end of the control pair */
+	int files_fd;		   /* file stream to unpack, or -1 */
+	int upper_from;		   /* layer stream that the upper layer begins with, or -1 */
+	int disk;		   /* mount of the upper layer where that is on disk, or -1 */
+	const struct share *share; /* the host's directory of OP_SHARED */
+	bool track;		   /* the upper layer will be asked for */
+	bool single_id;		   /* one id is mapped: init and payload share it */
+	uint32_t want;		   /* layers that the plan asks for and the host has */
+	bool cgroup;		   /* the payload waits to be put into a control group */
+	bool observe;  /* refused calls go to an observer outside, who answers as the rule says */
+	int owner_pid; /* for the witness: must not exist inside */
 	/* filled on the way */
 	uint32_t enforced, not_enforced;
 	uint32_t stage_us[NSBOX_STAGE_READY + 1];

@@ -98,7 +98,7 @@ static bool workspace_is_apart(const struct nsbox_sandbox *sb)
 	const struct mount_op *ops = blob_get(plan, SEC_OPS, sizeof(*ops), &n);
 
 	for (size_t i = 0; i < n; i++)
-		if (ops[i].kind == OP_TMPFS &&
+		if ((ops[i].kind == OP_TMPFS || ops[i].kind == OP_SHARED) &&
 		    strcmp(blob_get_str(plan, ops[i].dst), "/workspace") == 0)
 			return true;
 	return false;
@@ -122,9 +122,9 @@ int nsbox_sandbox_upper(struct nsbox_sandbox *sb, enum nsbox_upper form, uint32_
 	if (form == NSBOX_UPPER_WHOLE && workspace_is_apart(sb))
 		return nsbox_fail(
 			err, NSBOX_E_UNSUPPORTED, EXDEV,
-			"the workspace has a size of its own (filesystem.workspace.size) "
-			"and so is no part of the root, whose files alone are kept: leave "
-			"the size out");
+			"the workspace has a size of its own (filesystem.workspace.size) or is "
+			"shared (\"rw\"), and so is no part of the root, whose files alone are "
+			"kept: leave that out");
 	if (sb->files_running >= NSBOX_FILES_AT_ONCE)
 		return nsbox_fail(err, NSBOX_E_LIMIT, EBUSY,
 				  "%d requests about the sandbox's files are under way",

@@ -62,7 +62,7 @@ static int try_in(uint64_t flags, int kind, int (*fn)(void))
 		return saved;
 	}
 	if (flags & CLONE_NEWUSER)
-		status = -ids_write_maps(pid, kind, IDS_SLOTS, IDS_INSIDE, NULL);
+		status = -ids_write_maps(pid, kind, ids_of_slot(IDS_SLOTS), IDS_INSIDE, NULL);
 	close(go[1]);
 	if (status) {
 		kill(pid, SIGKILL);

@@ -108,9 +108,17 @@ static int write_map(int proc, const char *name, const char *text, struct nsbox_
 	return 0;
 }
 
-int ids_write_maps(pid_t pid, int kind, uint32_t slot, uint32_t inside, struct nsbox_error *err)
+/* One line for each stretch of inside ids: below the payload's, it, and above. */
+static void full_map(char *buf, int size, uint32_t payload)
 {
-	uint32_t payload = IDS_PAYLOAD_BASE + slot;
+	nsbox_format(buf, size, "0 %u %u\n%u %u 1\n%u %u %u\n", IDS_IMAGE_BASE, IDS_INSIDE,
+		     IDS_INSIDE, payload, IDS_INSIDE + 1, IDS_IMAGE_BASE + IDS_INSIDE + 1,
+		     65536 - IDS_INSIDE - 1);
+}
+
+int ids_write_maps(pid_t pid, int kind, struct ids_payload outside, uint32_t inside,
+		   struct nsbox_error *err)
+{
 	char path[32], map[160], gmap[64];
 	auto_close int proc = -1;
 	int r;
@@ -120,10 +128,9 @@ int ids_write_maps(pid_t pid, int kind, uint32_t slot, uint32_t inside, struct n
 	if (proc < 0)
 		return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_SETUP, errno, "open %s", path);
 	if (kind == NSBOX_IDS_PRIVILEGED) {
-		nsbox_format(map, sizeof(map), "0 %u %u\n%u %u 1\n%u %u %u\n", IDS_IMAGE_BASE,
-			     IDS_INSIDE, IDS_INSIDE, payload, IDS_INSIDE + 1,
-			     IDS_IMAGE_BASE + IDS_INSIDE + 1, 65536 - IDS_INSIDE - 1);
+		full_map(map, sizeof(map), outside.gid);
 		r = write_map(proc, "gid_map", map, err);
+		full_map(map, sizeof(map), outside.uid);
 		return r < 0 ? r : write_map(proc, "uid_map", map, err);
 	}
 	/* With a single id the payload is the caller outside as well, and that may never be root. */

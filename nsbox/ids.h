@@ -36,10 +36,22 @@ void slot_release(struct slot *slot);
 /* Is this slot free? If so take it (to clean up behind a dead owner). */
 int slot_try(uint32_t number, struct slot *ret);
 
+/* Who the payload is outside, where that may be chosen. */
+struct ids_payload {
+	uid_t uid;
+	gid_t gid;
+};
+
+static inline struct ids_payload ids_of_slot(uint32_t slot)
+{
+	return (struct ids_payload){ IDS_PAYLOAD_BASE + slot, IDS_PAYLOAD_BASE + slot };
+}
+
 /*
  * Write the maps of a child that waits in a new user namespace. `inside` is the payload's id there
  * where only a single one can be mapped: IDS_INSIDE, or 0 for profile build.
  */
-int ids_write_maps(pid_t pid, int kind, uint32_t slot, uint32_t inside, struct nsbox_error *err);
+int ids_write_maps(pid_t pid, int kind, struct ids_payload outside, uint32_t inside,
+		   struct nsbox_error *err);
 
 #endif

@@ -74,6 +74,7 @@ enum mount_op_kind {
 			 dst that match */
 	OP_TRUST, /* dst, a directory: the image's certificate authorities with `data` behind them, in a file
 		     TRUST_FILE, and that over each list of the image's own (stage_trust.c) */
+	OP_SHARED, /* with the binds; dst: /workspace, the directory that the owner shares */
 	OP_KIND_MAX
 };
 #define TRUST_FILE "ca-certificates.crt"

@@ -21,6 +21,7 @@
 
 #include "nsbox/child.h"
 #include "nsbox/host_private.h"
+#include "nsbox/share.h"
 #include "nsbox/sys.h"
 #include "nsbox/upper_disk.h"
 #include "nsbox/util.h"
@@ -60,7 +61,7 @@ static void share_plan(const struct nsbox_sandbox *sb, bool share)
 }
 
 static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, int child_end,
-		      int disk, struct nsbox_error *err)
+		      int disk, const struct share *share, struct nsbox_error *err)
 {
 	struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uintptr_t)&sb->pidfd };
 	/* No exit signal: the death of init must not look like one of the caller's own children. */
@@ -71,6 +72,7 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 		.files_fd = sb->opt.files_fd,
 		.upper_from = sb->opt.upper_from > 0 ? sb->opt.upper_from : -1,
 		.disk = disk,
+		.share = share,
 		.track = sb->opt.track,
 		.single_id = sb->ids_kind == NSBOX_IDS_SINGLE,
 		.want = sb->want,
@@ -224,26 +226,34 @@ static int make_disk(const struct nsbox_sandbox *sb, const struct nsbox_root *ro
 			       ret, err);
 }
 
+/* The directory's owner, where one is shared: what is written there is its, and all that it reads. */
+static struct ids_payload payload_of(const struct nsbox_sandbox *sb, const struct share *share)
+{
+	return share->path ? share->owner : ids_of_slot(sb->slot.number);
+}
+
 static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 		      struct nsbox_error *err)
 {
 	int pair[2], r = ctl_pair(pair);
 	auto_close int child_end = -1, disk = -1;
+	struct share share;
 
 	if (r < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, r, "make the control socket");
 	sb->control = pair[0];
 	child_end = pair[1];
 	sb->created_us = monotonic_us();
-	if (sb->fixed->flags & PLAN_UPPER_DISK)
+	r = share_open(sb->plan, sb->opt.shared, sb->ids_kind == NSBOX_IDS_PRIVILEGED, &share, err);
+	if (r == 0 && (sb->fixed->flags & PLAN_UPPER_DISK))
 		r = make_disk(sb, root, &disk, err);
 	if (r == 0)
-		r = spawn_init(sb, root, child_end, disk, err);
+		r = spawn_init(sb, root, child_end, disk, &share, err);
 	if (r < 0)
 		return r;
-	r = left_out(USER)
-		    ? 0
-		    : ids_write_maps(sb->pid, sb->ids_kind, sb->slot.number, sb->fixed->uid, err);
+	r = left_out(USER) ? 0
+			   : ids_write_maps(sb->pid, sb->ids_kind, payload_of(sb, &share),
+					    sb->fixed->uid, err);
 	if (r < 0)
 		return reason(sb, r, err);
 	r = sandbox_watch(sb, sb->control, WATCH_CONTROL, 0, err);

@@ -358,6 +358,35 @@ static int bind(struct child *c, const struct mount_op *op, struct nsbox_error *
 	return 0;
 }
 
+/* Every mount below it comes along, as with binds; none may bring programs more rights or devices. */
+static int shared(struct child *c, const struct mount_op *op, struct nsbox_error *err)
+{
+	const char *src = c->share->path, *dst = blob_get_str(c->plan, op->dst);
+	auto_close int from = -1, to = -1;
+	struct stat st;
+	int r;
+
+	if (!src)
+		return nsbox_fail(err, NSBOX_E_SETUP, 0, "no directory is shared for '%s'", dst);
+	from = sys_openat2(c->old_root, src, O_PATH | O_DIRECTORY, 0,
+			   RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+	if (from < 0 || fstat(from, &st) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno,
+				  "open the shared directory '%s' (its owner has to be able to "
+				  "reach it)",
+				  src);
+	if (st.st_dev != c->share->dev || st.st_ino != c->share->ino)
+		return nsbox_fail(err, NSBOX_E_SETUP, ESTALE,
+				  "the shared directory '%s' is another one now", src);
+	to = open_target(c->new_root, dst);
+	if (to < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, errno, "open the mount point '%s'", dst);
+	r = clone_tree(from, "", true, attr_of(op->flags), to);
+	if (r < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, r, "bind '%s' on '%s'", src, dst);
+	return 0;
+}
+
 int new_mount(const char *fs, const char *const *opts, uint64_t attr)
 {
 	auto_close int ctx = sys_fsopen(fs);
@@ -423,6 +452,8 @@ int stage_mount(struct child *c, struct nsbox_error *err)
 	for (size_t i = 0; r == 0 && i < n; i++)
 		if (ops[i].kind == OP_TMPFS)
 			r = tmpfs(c, &ops[i], err);
+		else if (ops[i].kind == OP_SHARED)
+			r = shared(c, &ops[i], err);
 	if (r == 0 && left_out(ROOT))
 		r = show_host(c, "var/tmp");
 	if (r == 0 && left_out(OVERLAY))

@@ -120,6 +120,7 @@ static struct object filesystem(const struct nsbox_policy *p)
 	put_object(&o, "tmpfs", tmpfs);
 	put_str(&o, "workdir", p->workdir);
 	put_bool(&o, "workspace", p->workspace);
+	put_bool(&o, "workspaceShared", p->tmpfs[TMPFS_WORKSPACE].shared);
 	put_list(&o, "write", p->write);
 	return o;
 }

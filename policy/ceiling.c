@@ -14,7 +14,7 @@
 
 struct reading {
 	uint64_t memory, disk, wall_ms, cpu_milli, transfer, transfer_rate;
-	uint32_t pids, open_files, network, listen, jit, root, connections;
+	uint32_t pids, open_files, network, listen, jit, root, shared, connections;
 	char **hosts, **groups, **opened, *banned, *certificates;
 	uint32_t *tls_ports;
 };
@@ -40,6 +40,7 @@ static const struct json_field fields[] = {
 	{ "transferRate",  json_take_bytes,   AT(transfer_rate), .min = 1024, .help = "bytes of a run in a second, to and from outside" },
 	{ "listen",        json_take_flag,    AT(listen), .help = "process.listen" },
 	{ "jit",           json_take_flag,    AT(jit), .help = "process.jit" },
+	{ "sharedWorkspace", json_take_flag,  AT(shared), .help = "filesystem.workspace \"rw\": a directory of the host that is the operator's to name" },
 	{ "root",          json_take_flag,    AT(root), .help = "user 0 inside" },
 	{ "syscallGroups", json_take_strings, AT(groups), .max = 32, .check = check_group, .help = "that syscalls.groups may name" },
 };
@@ -117,6 +118,7 @@ static int put_ceiling(struct json_reader *r, const struct reading *from, struct
 	c->listen = allowance(from->listen);
 	c->jit = allowance(from->jit);
 	c->root = allowance(from->root);
+	c->shared = allowance(from->shared);
 	for (char *const *g = from->groups; g && *g; g++)
 		for (size_t i = 0; syscall_raw_group(i); i++)
 			if (!strcmp(*g, syscall_raw_group(i)))
@@ -130,7 +132,9 @@ int nsbox_ceiling_parse(const char *json, size_t len, struct nsbox_ceiling *ret,
 	const struct json_limits limits = { .max_size = 256u << 10,
 					    .max_depth = 16,
 					    .code = NSBOX_E_INVALID };
-	struct reading from = { .network = UNSET, .listen = UNSET, .jit = UNSET, .root = UNSET };
+	struct reading from = {
+		.network = UNSET, .listen = UNSET, .jit = UNSET, .root = UNSET, .shared = UNSET
+	};
 	struct json_object *root = NULL;
 	struct json_reader r;
 	int rc = json_strict_parse(json, len, &limits, &root, err);

@@ -80,6 +80,7 @@ static const struct {
 	{ SC_NETLINK, "/process/netlink", "true" },
 	{ SC_LISTEN, "/process/listen", "true" },
 	{ SC_MEMFD_EXEC, "/process/subprocess", "\"any\"" },
+	{ SC_SETID, "/filesystem/workspace", "\"overlay\"" },
 };
 
 /* One word is enough for each call there is: a test holds the tables to that. */

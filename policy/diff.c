@@ -53,6 +53,7 @@ static const struct row {
 	{ "/filesystem/skill",        JUST_CHANGED,     "the skill's directory" },
 	{ "/filesystem/workdir",      JUST_CHANGED,     "the working directory" },
 	{ "/filesystem/workspace",    TRUE_IS_WIDER,    "there is a workspace" },
+	{ "/filesystem/workspaceShared", TRUE_IS_WIDER, "the workspace is a directory of the host" },
 	{ "/filesystem/tmpfs",        TMPFS,            "file system of its own" },
 	{ "/process/subprocess",      WORD_ORDER,       "programs that may be started", subprocess_words },
 	{ "/process/jit",             TRUE_IS_WIDER,    "memory may be writable and executable" },

@@ -62,7 +62,7 @@ static void find_places(const struct blob *plan, struct places *p)
 			add_place(p, blob_get_str(plan, r[i].path));
 	ops = blob_get(plan, SEC_OPS, sizeof(*ops), &n);
 	for (size_t i = 0; i < n; i++)
-		if (ops[i].kind == OP_DIR || ops[i].kind == OP_TMPFS)
+		if (ops[i].kind == OP_DIR || ops[i].kind == OP_TMPFS || ops[i].kind == OP_SHARED)
 			add_place(p, blob_get_str(plan, ops[i].dst));
 	if (p->n)
 		qsort(p->list, p->n, sizeof(*p->list), by_text);

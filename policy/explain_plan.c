@@ -31,6 +31,7 @@ static struct json_object *show_ops(const struct blob *b)
 		[OP_LOWER] = "lower",	    [OP_BIND] = "bind",		 [OP_TMPFS] = "tmpfs",
 		[OP_DEV] = "dev",	    [OP_PROC] = "proc",		 [OP_MASK] = "mask",
 		[OP_READONLY] = "readonly", [OP_MAKE_EXEC] = "makeExec", [OP_TRUST] = "trust",
+		[OP_SHARED] = "shared",
 	};
 	struct json_object *a = json_object_new_array();
 	size_t n = 0;

@@ -200,6 +200,7 @@ struct policy_tmpfs {
 	uint64_t size;
 	unsigned mode;
 	bool exec, used;
+	bool shared; /* a directory of the host, which the owner of sandboxes names */
 };
 enum {
 	TMPFS_TMP,

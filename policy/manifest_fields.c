@@ -138,8 +138,8 @@ static const char *const workspace_modes[] = { "overlay", "none", "rw", NULL };
 
 static const struct json_field workspace_fields[] = {
 	{ "mode", json_take_choice, AT(fs.workspace), .choices = workspace_modes, .preset = "\"overlay\"",
-	  .help = "a directory of the run's own, none, or the caller's (\"rw\", in sessions: not in "
-		  "this version)" },
+	  .help = "a directory of the run's own, none, or one of the host that the operator shares "
+		  "(\"rw\")" },
 	{ "size", json_take_bytes, AT(fs.workspace_size), .min = 65536, .preset = "resources.disk",
 	  .help = "at most" },
 };

@@ -76,7 +76,11 @@ static void add_tmpfs(const struct nsbox_policy *p, struct blob_builder *b)
 			continue;
 		if (!(t->mode & 01000)) /* sticky ones are everybody's */
 			flags |= OPF_OWNER_PAYLOAD;
-		blob_op(b, OP_TMPFS, flags, t->mode, NULL, t->path, t->size);
+		if (t->shared)
+			blob_op(b, OP_SHARED, flags & ~(unsigned)OPF_OWNER_PAYLOAD, 0, NULL,
+				t->path, 0);
+		else
+			blob_op(b, OP_TMPFS, flags, t->mode, NULL, t->path, t->size);
 	}
 }
 

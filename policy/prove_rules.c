@@ -5,6 +5,7 @@
  * what a namespace does not bound.
  */
 #include <asm/ioctls.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/netlink.h>
 #include <linux/prctl.h>
@@ -27,6 +28,9 @@
 #define BITS_ARE(arg, mask, value)  { arg, PROVE_IS, mask, value }
 #define BITS_NOT(arg, mask, value)  { arg, PROVE_IS_NOT, mask, value }
 #define ANY_OF(arg, mask)	    { arg, PROVE_ANY_OF, mask, 0 }
+#define SET_ID_WHY		    "set-id bits in a directory of the host"
+#define SET_ID(call, arg)	    { call, SC_SETID, SET_ID_WHY, { ANY_OF(arg, S_ISUID | S_ISGID) } }
+#define CREATES			    (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
 
 #define NEVER(call, why) { call, 0, why, {} }
 
@@ -144,6 +148,11 @@ const struct prove_rule prove_rules[] = {
 	{ "pkey_mprotect", SC_JIT | SC_INIT, "memory made executable", { ANY_OF(2, PROT_EXEC) } },
 	{ "memfd_create", SC_MEMFD_EXEC | SC_INIT, "programs in memory", { BITS_ARE(1, 0x8u, 0) } },
 	NODE("mknod", 1), NODE("mknodat", 2),
+	SET_ID("chmod", 1), SET_ID("fchmod", 1), SET_ID("fchmodat", 2), SET_ID("fchmodat2", 2),
+	SET_ID("creat", 1), SET_ID("mknod", 1), SET_ID("mknodat", 2),
+	{ "open", SC_SETID, SET_ID_WHY, { ANY_OF(1, CREATES), ANY_OF(2, S_ISUID | S_ISGID) } },
+	{ "openat", SC_SETID, SET_ID_WHY, { ANY_OF(2, CREATES), ANY_OF(3, S_ISUID | S_ISGID) } },
+	{ "openat2", SC_SETID, SET_ID_WHY, {} },
 };
 const size_t prove_n_rules = ARRAY_SIZE(prove_rules);
 /* clang-format on */

@@ -259,8 +259,6 @@ static int later_places(struct resolve *rs)
 	} places[] = {
 		{ "runtime", "packages", m->runtime.lockfile,
 		  "this version has no layers of packages" },
-		{ "filesystem", "workspace", m->fs.workspace == WORKSPACE_RW,
-		  "this version has no workspace that is shared with its owner" },
 		{ "resources", "swap", m->res.swap, "this version gives a run no swap" },
 		{ "session", "warm", m->session.warm, "this version keeps no sandboxes ready" },
 		{ "determinism", "time", m->determinism.time,

@@ -325,10 +325,43 @@ static void resolve_tmpfs(struct resolve *rs)
 		p->tmpfs[TMPFS_TMP].size = m->fs.tmp_size;
 	if (m->fs.tmp_exec != UNSET)
 		p->tmpfs[TMPFS_TMP].exec = m->fs.tmp_exec;
-	if (m->fs.workspace_size && p->workspace) {
+	if (m->fs.workspace == WORKSPACE_RW) {
+		p->tmpfs[TMPFS_WORKSPACE].used = p->tmpfs[TMPFS_WORKSPACE].shared = true;
+		p->tmpfs[TMPFS_WORKSPACE].size = 0;
+	} else if (m->fs.workspace_size && p->workspace) {
 		p->tmpfs[TMPFS_WORKSPACE].used = true;
 		p->tmpfs[TMPFS_WORKSPACE].size = m->fs.workspace_size;
 	}
+}
+
+/* The host's files are in reach then: not for an author to decide. */
+static int check_shared(struct resolve *rs)
+{
+	uint32_t asked = rs->ceiling->shared;
+	bool may = asked == NSBOX_ALLOWANCE_UNSET ? rs->opt->as_operator
+						  : asked == NSBOX_ALLOWANCE_YES;
+	size_t mark;
+
+	if (rs->m->fs.workspace != WORKSPACE_RW)
+		return 0;
+	mark = json_enter(&rs->r, "filesystem");
+	json_enter(&rs->r, "workspace");
+	if (!may)
+		return json_fail(&rs->r,
+				 "\"rw\" shares a directory of the host, which is more than "
+				 "the operator allows (sharedWorkspace in the ceiling)");
+	if (rs->m->fs.workspace_size)
+		return json_fail(&rs->r, "a directory of the host has no size of the run's: leave "
+					 "size out, or mode \"rw\"");
+	if (rs->p->uid != POLICY_UID)
+		return json_fail(&rs->r,
+				 "\"rw\" is for the user %d inside, whose files the "
+				 "directory's owner gets: not for user 0",
+				 POLICY_UID);
+	if (resolve_grant(rs, "rw") < 0)
+		return -ENOMEM;
+	json_leave(&rs->r, mark);
+	return 0;
 }
 
 static int check_sizes(struct resolve *rs)
@@ -409,6 +442,8 @@ int resolve_paths(struct resolve *rs)
 	struct nsbox_policy *p = rs->p;
 	int r = resolve_workdir(rs);
 
+	if (r == 0)
+		r = check_shared(rs);
 	if (r == 0)
 		r = check_sizes(rs);
 	if (r < 0)

@@ -287,7 +287,8 @@ unsigned seccomp_traits(const struct nsbox_policy *p)
 {
 	return (p->ptrace ? SC_PTRACE : 0u) | (p->jit ? SC_JIT : 0u) |
 	       (p->threads ? SC_THREADS : 0u) | (p->memfd_exec ? SC_MEMFD_EXEC : 0u) |
-	       (p->netlink ? SC_NETLINK : 0u) | (p->listen ? SC_LISTEN : 0u);
+	       (p->netlink ? SC_NETLINK : 0u) | (p->listen ? SC_LISTEN : 0u) |
+	       (p->tmpfs[TMPFS_WORKSPACE].shared ? 0u : SC_SETID);
 }
 
 unsigned seccomp_noexec(struct sock_filter *ret, unsigned max)

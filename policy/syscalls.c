@@ -11,6 +11,7 @@
 
 #include <asm/ioctls.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/netlink.h>
 #include <linux/prctl.h>
@@ -186,6 +187,10 @@ const size_t syscall_n_newer = ARRAY_SIZE(syscall_newer);
 	/* MPTCP, SCTP, UDP-Lite: as on a kernel built without them */                                       \
 	{ "socket", 0, EPROTONOSUPPORT, { EQ(0, family) } }
 
+/* Where it makes a file; without that the mode is whatever the register held. */
+#define MAKES(arg) ANY(arg, O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
+#define SET_ID (S_ISUID | S_ISGID)
+
 #define IOCTL(request) { "ioctl", 0, EPERM, { EQ(1, (uint32_t)(request)) } }
 
 const struct arg_rule syscall_rules[] = {
@@ -249,6 +254,21 @@ const struct arg_rule syscall_rules[] = {
 
 	/* Landlock does not see an exec from memory; MFD_NOEXEC_SEAL (6.3) makes it harmless. */
 	{ "memfd_create", SC_MEMFD_EXEC | SC_INIT, EACCES, { BITS_EQ(1, 0x8u, 0) } },
+
+	/*
+	 * A directory of the host is shared (filesystem.workspace "rw"): a program with a set-id bit that is
+	 * left there would run as its owner for whoever starts it outside. openat2 has its mode in memory.
+	 */
+	{ "chmod", SC_SETID, EPERM, { ANY(1, SET_ID) } },
+	{ "fchmod", SC_SETID, EPERM, { ANY(1, SET_ID) } },
+	{ "fchmodat", SC_SETID, EPERM, { ANY(2, SET_ID) } },
+	{ "fchmodat2", SC_SETID, EPERM, { ANY(2, SET_ID) } },
+	{ "creat", SC_SETID, EPERM, { ANY(1, SET_ID) } },
+	{ "open", SC_SETID, EPERM, { MAKES(1), ANY(2, SET_ID) } },
+	{ "openat", SC_SETID, EPERM, { MAKES(2), ANY(3, SET_ID) } },
+	{ "openat2", SC_SETID, ENOSYS, {} },
+	{ "mknod", SC_SETID, EPERM, { ANY(1, SET_ID) } },
+	{ "mknodat", SC_SETID, EPERM, { ANY(2, SET_ID) } },
 
 	/* Regular files (type 0 too) and FIFOs; character device 0,0 is overlayfs's whiteout. */
 	{ "mknod", 0, RULE_PASS, { BITS_EQ(1, S_IFMT, 0) } },

@@ -23,9 +23,11 @@ enum {
 	SC_INIT = 1 << 4,	/* the sandbox's init: passes all that a payload may do */
 	SC_NETLINK = 1 << 5,	/* may ask the kernel about sockets and devices */
 	SC_LISTEN = 1 << 6,	/* may wait for connections */
+	SC_SETID = 1 << 7,	/* may give files set-id bits: nothing of it outlives the run */
 };
 /* The most generous payload: what init passes, besides SC_INIT. */
-#define SC_PAYLOAD (SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_NETLINK | SC_LISTEN)
+#define SC_PAYLOAD                                                                                 \
+	(SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_NETLINK | SC_LISTEN | SC_SETID)
 
 struct syscall_group {
 	const char *name;

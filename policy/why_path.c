@@ -61,7 +61,8 @@ static const struct mount_op *longest(const struct blob *b, const char *path, un
 
 static void find_mount(struct place *p)
 {
-	const unsigned own = 1u << OP_TMPFS | 1u << OP_DEV | 1u << OP_PROC | 1u << OP_BIND;
+	const unsigned own =
+		1u << OP_TMPFS | 1u << OP_DEV | 1u << OP_PROC | 1u << OP_BIND | 1u << OP_SHARED;
 	const char *own_at = "", *image_at = "", *dst = NULL;
 	const struct mount_op *o = longest(p->w->plan, p->path, own, &own_at);
 	const struct mount_op *i = longest(p->w->root, p->path, 1u << OP_BIND, &image_at);
@@ -89,6 +90,7 @@ static const char *mount_text(const struct place *p)
 	case OP_TMPFS: return "a tmpfs of the run";
 	case OP_PROC: return "the run's own procfs";
 	case OP_DEV: return "the run's own /dev";
+	case OP_SHARED: return "a directory of the host, shared";
 	default: return "a bind";
 	}
 }
@@ -101,7 +103,8 @@ static bool is_special(const struct place *p)
 
 static bool on_tmpfs(const struct place *p)
 {
-	return p->mount && !p->mount_is_image && p->mount->kind == OP_TMPFS;
+	return p->mount && !p->mount_is_image &&
+	       (p->mount->kind == OP_TMPFS || p->mount->kind == OP_SHARED);
 }
 
 static void ask_mount(const struct place *p, struct why *y)

@@ -24,7 +24,8 @@
 enum wire_kind {
 	WIRE_NEW =
 		1, /* fds: plan, then those that `arg` (WIRE_NEW_*) has. image: name; image_digest: what
-			 that has to be, "" for anything */
+			 that has to be, "" for anything. base: the workspace whose directory is shared,
+			 where the plan says so */
 	WIRE_EXEC, /* exec; fds: exec request, then those of struct nsbox_io that `arg` (WIRE_IO_*) has */
 	WIRE_KILL,    /* exec, 0: all; arg: cause, arg2: signal */
 	WIRE_COLLECT, /* exec: whose outputs, or 0; fds: out. outputs */
@@ -79,7 +80,7 @@ struct wire_request {
 	uint32_t outputs;      /* used entries */
 	char image[128];       /* NUL-terminated, [A-Za-z0-9._-/:] */
 	char image_digest[80]; /* NEW: NUL-terminated */
-	char base[256];	       /* COLLECT: NUL-terminated, "" = working directory */
+	char base[256];	       /* COLLECT, NEW: NUL-terminated; "" = working directory, none */
 	struct wire_output output[WIRE_OUTPUTS_MAX];
 };
 

@@ -42,7 +42,9 @@ static const char *may_submit(struct front *f, const struct who *who, const stru
 	if (spec->as_operator && !who->all)
 		return "only root and the service's owner are operators";
 	*ret_workspace = who_workspace(&f->opt->ties, who, asked);
-	if (!who->all && !who->workspace && tokens_own(f->tokens, asked))
+	/* What is shared with a workspace is for those that belong to it. */
+	if (!who->all && !who->workspace &&
+	    (tokens_own(f->tokens, asked) || options_shares(f->opt, asked)))
 		*ret_workspace = NULL;
 	return *ret_workspace ? NULL : "this client may not use this workspace";
 }

@@ -160,12 +160,35 @@ static int take_users(struct json_reader *r, struct json_object *v, const struct
 	return 0;
 }
 
-#define LIMIT(member) offsetof(struct workspace_limits, member)
+struct workspace_entry {
+	struct workspace_limits limits;
+	char directory[OPTION_PATH_MAX];
+};
+
+#define LIMIT(member) offsetof(struct workspace_entry, limits.member)
 static const struct json_field limit_fields[] = {
 	{ "runners", json_take_u32, LIMIT(runners), .min = 1, .max = 1000 },
 	{ "queue", json_take_u32, LIMIT(queue), .min = 1, .max = 100000 },
 	{ "cpuPerHour", take_seconds, LIMIT(cpu_s), .min = 1, .max = 100000000 },
+	{ "directory", take_path, offsetof(struct workspace_entry, directory),
+	  .max = OPTION_PATH_MAX },
 };
+
+static int add_share(struct json_reader *r, struct front_options *o, const char *name,
+		     const char *directory)
+{
+	struct workspace_share *s = &o->shares[o->n_shares];
+
+	json_enter(r, "directory");
+	if (strcmp(name, "*") == 0)
+		return json_fail(r, "is of one workspace: \"*\" would share it between all");
+	if (o->n_shares == OPTION_SHARES_MAX)
+		return json_fail(r, "at most %d workspaces can have one", OPTION_SHARES_MAX);
+	strcpy(s->name, name);
+	strcpy(s->directory, directory);
+	o->n_shares++;
+	return 0;
+}
 
 /* {"*": {"runners": 2}, "team-a": {...}} */
 static int take_workspaces(struct json_reader *r, struct json_object *v, const struct json_field *f,
@@ -181,9 +204,15 @@ static int take_workspaces(struct json_reader *r, struct json_object *v, const s
 		if (!l)
 			return json_fail(r, "names have 1 to %d bytes; there can be %d of them",
 					 WHO_WORKSPACE_MAX, OPTION_LIMITS_MAX);
-		ret = json_read_object(r, value, limit_fields, ARRAY_SIZE(limit_fields), false, l);
+		struct workspace_entry entry = { .limits = *l };
+
+		ret = json_read_object(r, value, limit_fields, ARRAY_SIZE(limit_fields), false,
+				       &entry);
 		if (ret < 0)
 			return ret;
+		*l = entry.limits;
+		if (*entry.directory && add_share(r, dst, name, entry.directory) < 0)
+			return -EINVAL;
 		json_leave(r, mark);
 	}
 	return 0;

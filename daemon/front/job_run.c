@@ -93,6 +93,7 @@ static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
 
 	if (image)
 		snprintf(q.image, sizeof(q.image), "%s", image);
+	snprintf(q.base, sizeof(q.base), "%s", j->workspace);
 	if (j->session)
 		q.arg |= WIRE_NEW_TRACK;
 	if (j->staged.fd >= 0) {

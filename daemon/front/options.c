@@ -333,7 +333,7 @@ static const struct {
 	FIXED(state_dir, "stateDir", true),	FIXED(libexec, "libexec", true),
 	FIXED(data_dir, "dataDir", true),	FIXED(tcp, "tcp.listen", true),
 	FIXED(egress_dns, "egressDns", true),	FIXED(egress_proxy, "egressProxy", true),
-	FIXED(request_s, "requestTime", false),
+	FIXED(request_s, "requestTime", false), FIXED(shares, "workspaces.directory", false),
 };
 
 const char *options_fixed(const struct front_options *was, const struct front_options *is)
@@ -357,6 +357,14 @@ struct workspace_limits *options_limits(struct front_options *o, const char *wor
 		return NULL;
 	strcpy(o->limits[o->n_limits].name, workspace);
 	return &o->limits[o->n_limits++];
+}
+
+bool options_shares(const struct front_options *o, const char *workspace)
+{
+	for (unsigned i = 0; i < o->n_shares; i++)
+		if (strcmp(o->shares[i].name, workspace) == 0)
+			return true;
+	return false;
 }
 
 struct workspace_limits options_limits_of(const struct front_options *o, const char *workspace)

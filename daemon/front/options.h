@@ -15,6 +15,7 @@
 
 #define OPTION_PATH_MAX	   1024
 #define OPTION_LIMITS_MAX  64
+#define OPTION_SHARES_MAX  32
 #define OPTION_DRAIN_S	   30
 #define OPTION_REQUEST_S   60
 #define OPTION_TOKEN_LINES 256
@@ -36,8 +37,16 @@ struct workspace_limits {
 	uint64_t cpu_s; /* processor seconds within an hour */
 };
 
+/* The directory of the host that runs of a workspace share where their filesystem.workspace is "rw". */
+struct workspace_share {
+	char name[WHO_WORKSPACE_MAX + 1];
+	char directory[OPTION_PATH_MAX];
+};
+
 struct front_options {
 	/* Fixed while the service runs: */
+	struct workspace_share shares[OPTION_SHARES_MAX];
+	unsigned n_shares;
 	char socket_path[108];
 	char user[64]; /* whom the front becomes; "": "nsbox" as root, else the caller */
 	char state_dir[OPTION_PATH_MAX], libexec[OPTION_PATH_MAX]; /* "": defaults */
@@ -93,6 +102,7 @@ int options_load(const struct front_arguments *a, struct front_options *ret,
 const char *options_fixed(const struct front_options *was, const struct front_options *is);
 /* The entry for a workspace, made where there is none; NULL: there are too many. */
 struct workspace_limits *options_limits(struct front_options *o, const char *workspace);
+bool options_shares(const struct front_options *o, const char *workspace);
 /* That of a workspace, else that of "*", else none at all. */
 struct workspace_limits options_limits_of(const struct front_options *o, const char *workspace);
 

@@ -156,12 +156,22 @@ static int start_front(struct supervisor *s, int sock, int orders, int reports,
 
 static int start_spawn(struct supervisor *s, int sock, int egress, struct nsbox_error *err)
 {
-	char *const argv[] = {
-		(char *)"nsbox-spawn", (char *)"--egress-fd",
-		(char *)"4",	       *s->opt->state_dir ? (char *)"--state-dir" : NULL,
-		s->opt->state_dir,     NULL
-	};
+	char *argv[6 + 4 * OPTION_SHARES_MAX] = { (char *)"nsbox-spawn", (char *)"--egress-fd",
+						  (char *)"4" };
 	const int fds[] = { sock, egress };
+	unsigned n = 3;
+
+	if (*s->opt->state_dir) {
+		argv[n++] = (char *)"--state-dir";
+		argv[n++] = s->opt->state_dir;
+	}
+	/* From here, where nobody but the operator has a say, and not by way of the front. */
+	for (unsigned i = 0; i < s->opt->n_shares; i++) {
+		argv[n++] = (char *)"--workspace";
+		argv[n++] = s->opt->shares[i].name;
+		argv[n++] = (char *)"--directory";
+		argv[n++] = s->opt->shares[i].directory;
+	}
 
 	return start(s, &s->spawn, s->spawn_path, argv, fds, ARRAY_SIZE(fds), false, err);
 }

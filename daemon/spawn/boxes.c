@@ -146,6 +146,23 @@ static int check_digest(const struct box *b, const char *want, struct nsbox_erro
 			  want, is);
 }
 
+/* The front says which workspace, and nothing else of the host. */
+static int share_for(const struct spawn *s, const struct box *b, const char *workspace,
+		     const char **ret, struct nsbox_error *err)
+{
+	if (!nsbox_plan_shares(b->plan))
+		return 0;
+	for (unsigned i = 0; i < s->n_shares; i++)
+		if (strcmp(s->shares[i].workspace, workspace) == 0) {
+			*ret = s->shares[i].directory;
+			return 0;
+		}
+	return nsbox_fail(err, NSBOX_E_UNSUPPORTED, 0,
+			  "filesystem.workspace is \"rw\", and the operator shares no directory "
+			  "with the workspace '%s' (workspaces.NAME.directory of nsboxd.json)",
+			  workspace);
+}
+
 static int make(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
 		unsigned n, struct nsbox_error *err)
 {
@@ -163,6 +180,8 @@ static int make(struct spawn *s, struct box *b, const struct wire_request *q, co
 		r = check_digest(b, q->image_digest, err);
 	if (r == 0)
 		r = nsbox_plan_open(fds[0], &b->plan, err);
+	if (r == 0)
+		r = share_for(s, b, q->base, &opt.shared, err);
 	if (r == 0)
 		r = nsbox_sandbox_new(b->plan, b->root, &opt, &b->sb, err);
 	return r == 0 ? watch(s, b, err) : r;

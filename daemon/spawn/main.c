@@ -177,27 +177,24 @@ static void try_state(const char *state_dir)
 		complain(&err);
 }
 
-static int run(int sock, int egress, const char *state_dir, struct nsbox_error *err)
+/* s: what it is told by its options; the rest is empty. */
+static int run(struct spawn *s, struct nsbox_error *err)
 {
-	static struct spawn s; /* too big for a stack */
 	auto_close int epoll = epoll_create1(EPOLL_CLOEXEC), sig = -1;
 	int r;
 
-	s.sock = sock;
-	s.egress = egress;
-	s.epoll = epoll;
-	s.state_dir = state_dir;
+	s->epoll = epoll;
 	if (epoll < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "epoll_create1");
 	sig = open_signals();
-	if (sig < 0 || add(epoll, sig, ID_SIGNAL) < 0 || add(epoll, sock, ID_SOCKET) < 0)
+	if (sig < 0 || add(epoll, sig, ID_SIGNAL) < 0 || add(epoll, s->sock, ID_SOCKET) < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "watch the socket");
-	r = greet(&s, err);
+	r = greet(s, err);
 	if (r == 0) {
-		try_state(state_dir);
-		r = serve(&s, err);
+		try_state(s->state_dir);
+		r = serve(s, err);
 	}
-	spawn_free_all(&s);
+	spawn_free_all(s);
 	nsbox_sweep();
 	return r;
 }
@@ -206,6 +203,8 @@ static const struct option options[] = {
 	{ "fd", required_argument, NULL, 'f' },
 	{ "egress-fd", required_argument, NULL, 'e' },
 	{ "state-dir", required_argument, NULL, 's' },
+	{ "workspace", required_argument, NULL, 'w' },
+	{ "directory", required_argument, NULL, 'd' },
 	{ "version", no_argument, NULL, 'V' },
 	{ 0 },
 };
@@ -213,21 +212,28 @@ static const struct option options[] = {
 int main(int argc, char **argv)
 {
 	struct nsbox_error err = { 0 };
-	const char *state_dir = NULL;
+	static struct spawn s; /* too big for a stack */
+	const char *workspace = NULL;
 	uint64_t fd = 3, egress = 0;
 	int c, type = 0;
 	socklen_t len = sizeof(type);
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 's') {
-			state_dir = optarg;
+			s.state_dir = optarg;
+		} else if (c == 'w') {
+			workspace = optarg;
+		} else if (c == 'd' && workspace && s.n_shares < SPAWN_SHARES_MAX) {
+			s.shares[s.n_shares++] =
+				(struct spawn_share){ take_ptr(&workspace), optarg };
 		} else if (c == 'V') {
 			puts("nsbox-spawn " NSBOX_VERSION);
 			return 0;
 		} else if (c == 'e' ? !parse_u64(optarg, &egress) || egress > 1024
 				    : c != 'f' || !parse_u64(optarg, &fd) || fd > 1024) {
 			fprintf(stderr, "usage: nsbox-spawn [--fd N] [--egress-fd N] "
-					"[--state-dir DIR]\n");
+					"[--state-dir DIR] "
+					"[--workspace NAME --directory DIR]...\n");
 			return 2;
 		}
 	}
@@ -243,8 +249,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "<3>nsbox-spawn: descriptor %d: %m\n", (int)egress);
 		return 2;
 	}
+	s.sock = (int)fd;
+	s.egress = egress ? (int)egress : -1;
 	raise_open_files();
-	if (harden(&err) < 0 || run((int)fd, egress ? (int)egress : -1, state_dir, &err) < 0) {
+	if (harden(&err) < 0 || run(&s, &err) < 0) {
 		complain(&err);
 		return 1;
 	}

@@ -5,8 +5,14 @@
 
 #include "daemon/common/wire.h"
 
-#define SPAWN_BOXES_MAX 1024
-#define SPAWN_EXECS_MAX 64
+#define SPAWN_BOXES_MAX	 1024
+#define SPAWN_EXECS_MAX	 64
+#define SPAWN_SHARES_MAX 32
+
+/* A workspace's directory of the host, as the operator said. */
+struct spawn_share {
+	const char *workspace, *directory;
+};
 
 struct box_exec {
 	uint32_t id;   /* the library's */
@@ -31,7 +37,9 @@ struct spawn {
 	int egress; /* socket to nsbox-egress, -1: none */
 	struct nsbox_host host;
 	uint32_t layers;
-	const char *state_dir;	      /* NULL: the default */
+	const char *state_dir; /* NULL: the default */
+	struct spawn_share shares[SPAWN_SHARES_MAX];
+	unsigned n_shares;
 	struct nsbox_root *host_root; /* NULL until it is asked for */
 	struct box boxes[SPAWN_BOXES_MAX];
 };

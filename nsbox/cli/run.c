@@ -476,6 +476,7 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 		.track = c->opt->changes || c->opt->commit || c->opt->save,
 		.upper_from = c->restore,
 	};
+	char share[4096];
 	struct nsbox_exec ex = {
 		.argv = c->argv, .cwd = c->cwd, .wall_ms = c->wall_ms, .tty = c->relay.tty
 	};
@@ -483,6 +484,9 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 	struct nsbox_io io;
 	int r = connect_stdio(c, t, err);
 
+	/* The caller's own word: links on the way are the caller's, and none may be there later. */
+	if (r == 0 && c->opt->share && !(so.shared = realpath(c->opt->share, share)))
+		r = nsbox_fail(err, NSBOX_E_INVALID, errno, "--share '%s'", c->opt->share);
 	if (r == 0 && c->opt->trace)
 		r = trace_file_open(&c->trace, err);
 	if (r == 0)

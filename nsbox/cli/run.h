@@ -23,7 +23,7 @@ struct json_object;
 struct run_options {
 	const char *manifest, *skill, *entry, *image, *unpack, *output, *result, *cwd;
 	const char *commit, *save, *restore; /* run_upper.c */
-	const char *python, *function, *params, *ceiling;
+	const char *python, *function, *params, *ceiling, *share;
 	const char *egress_servers, *egress_banned, *egress_proxy, *ca_certificates;
 	const char *egress_open[RUN_OPEN_MAX + 1];
 	const char *put[RUN_LIST_MAX + 1];

@@ -30,6 +30,7 @@ SETTER(commit)
 SETTER(save)
 SETTER(restore)
 SETTER(ceiling)
+SETTER(share)
 SETTER(egress_servers)
 SETTER(egress_banned)
 SETTER(egress_proxy)
@@ -150,6 +151,10 @@ static const struct option_row rows[] = {
 	{ "output", 'o', "DIR", "write the run's outputs there", set_output },
 	{ "collect", 'c', "GLOB",
 	  "an output, besides those of the manifest (** across directories)", set_collect },
+	{ "share", 0, "DIR",
+	  "share a directory: what it changes in /workspace it changes there (filesystem.workspace "
+	  "\"rw\")",
+	  set_share },
 	{ "changes", 0, NULL, "list what it changed in the root", set_changes },
 	{ "commit", 0, "NAME", "make an image of --image and what it changed", set_commit },
 	{ "save", 0, "FILE", "keep the root's changes, for --restore", set_save },

@@ -72,6 +72,8 @@ WRONG = (
     ('{"keepResults": 60}', "/keepResults"),
     ('{"dataDir": "here"}', "absolute"),
     ('{\n\n"workspaces": {"a": {"cpuPerHour": "1ms"}}}', ":3: /workspaces/a/cpuPerHour"),
+    ('{"workspaces": {"a": {"directory": "ws"}}}', "/workspaces/a/directory: must be an absolute path"),
+    ('{"workspaces": {"*": {"directory": "/srv"}}}', "/workspaces/*/directory: is of one workspace"),
     ('{"ceiling": {"memory": "lots"}}', "/ceiling/memory"),
     ('{"users": {"x": "team"}}', "/users/x"),
     ('{"tcp": {"listen": "127.0.0.1:1"}}', "/tcp/tokens: is required"),

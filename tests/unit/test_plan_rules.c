@@ -101,6 +101,11 @@ static const struct op_row {
 	{ PLAN_MAGIC, NULL,		OP_MASK, 0, 0, "", "/x", 0, 0 },
 	{ ROOT_MAGIC, "operation kind", OP_READONLY, 0, 0, "", "/x", 0, 0 },
 	{ PLAN_MAGIC, NULL,		OP_READONLY, 0, 0, "", "/x", 0, 0 },
+	{ PLAN_MAGIC, "shared directory", OP_SHARED, OPF_NOSUID | OPF_NODEV, 0, "", "/etc", 0, 0 },
+	{ PLAN_MAGIC, "shared directory", OP_SHARED, OPF_NOSUID, 0, "", "/workspace", 0, 0 },
+	{ PLAN_MAGIC, "shared directory", OP_SHARED, OPF_NODEV, 0, "", "/workspace", 0, 0 },
+	{ PLAN_MAGIC, NULL,		OP_SHARED, OPF_NOSUID | OPF_NODEV, 0, "", "/workspace", 0, 0 },
+	{ ROOT_MAGIC, "operation kind", OP_SHARED, OPF_NOSUID | OPF_NODEV, 0, "", "/workspace", 0, 0 },
 	{ ROOT_MAGIC, "operation kind", OP_MAKE_EXEC, 0, 0, "", "/x", 0, 0 },
 	/* Both make what is to exist. */
 	{ ROOT_MAGIC, NULL,		OP_DIR, 0, 0755, "", "/x", 0, 0 },

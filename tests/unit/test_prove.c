@@ -17,7 +17,7 @@
 #include "policy/prove.h"
 #include "policy/syscalls.h"
 
-#define STANDARD (SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_LISTEN)
+#define STANDARD (SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_LISTEN | SC_SETID)
 #define INIT	 (SC_PAYLOAD | SC_INIT)
 
 static const unsigned kinds[] = { STANDARD, SC_THREADS | SC_MEMFD_EXEC, SC_THREADS, 0, SC_PAYLOAD,
@@ -95,8 +95,8 @@ END_TEST
 /* The filter of one policy is not the filter of a narrower one. */
 START_TEST(traits_are_told_apart)
 {
-	static const unsigned dropped[] = { SC_PTRACE,	   SC_JIT,     SC_THREADS,
-					    SC_MEMFD_EXEC, SC_NETLINK, SC_LISTEN };
+	static const unsigned dropped[] = { SC_PTRACE,	SC_JIT,	   SC_THREADS, SC_MEMFD_EXEC,
+					    SC_NETLINK, SC_LISTEN, SC_SETID };
 	struct seccomp_program p = compile(_i, SC_PAYLOAD, NULL);
 
 	for (size_t i = 0; i < ARRAY_SIZE(dropped); i++) {

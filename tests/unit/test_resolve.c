@@ -267,6 +267,45 @@ END_TEST
 
 /* ------------------------------------------------------------------ gaps */
 
+/* ------------------------------------------------------------------ a shared workspace */
+
+#define SHARED ",\"filesystem\":{\"workspace\":\"rw\"}"
+
+START_TEST(shared_workspace)
+{
+	struct nsbox_ceiling c = { .shared = NSBOX_ALLOWANCE_YES };
+	struct blob plan = { 0 };
+	struct world w;
+	size_t n, found = 0;
+
+	world_init(&w);
+	ck_assert_int_lt(resolve(&w, SHARED), 0);
+	ck_assert_ptr_nonnull(strstr(w.err.msg, "/filesystem/workspace: \"rw\" shares"));
+	w.opt.ceiling = &c;
+	must_resolve(&w, SHARED);
+	ck_assert(json_has(&w, "\"workspaceShared\":true"));
+	ck_assert_uint_eq(seccomp_traits(w.p) & SC_SETID, 0);
+	ck_assert_msg(compile(&w, &plan) == 0, "%s", w.err.msg);
+	for (const struct mount_op *op = blob_get(&plan, SEC_OPS, sizeof(*op), &n); n; n--, op++)
+		found += op->kind == OP_SHARED && (op->flags & OPF_NOSUID);
+	ck_assert_uint_eq(found, 1);
+	blob_unmap(&plan);
+	c.shared = NSBOX_ALLOWANCE_NO;
+	w.opt.as_operator = true;
+	ck_assert_int_lt(resolve(&w, SHARED), 0);
+	w.opt.ceiling = NULL;
+	must_resolve(&w, SHARED);
+	ck_assert_int_lt(resolve(&w, SHARED ",\"profile\":\"build\""), 0);
+	ck_assert_int_lt(resolve(&w, ",\"filesystem\":{\"workspace\":{\"mode\":\"rw\","
+				     "\"size\":\"1Mi\"}}"),
+			 0);
+	must_resolve(&w, ",\"filesystem\":{\"workspace\":\"overlay\"}");
+	ck_assert(json_has(&w, "\"workspaceShared\":false"));
+	ck_assert_uint_ne(seccomp_traits(w.p) & SC_SETID, 0);
+	nsbox_policy_free(w.p);
+}
+END_TEST
+
 #define NO_UDP "this version relays TCP alone, and answers DNS: UDP cannot be granted"
 #define UDP(rest)                                                                                  \
 	"{\"host\":\"a\",\"ports\":[1],\"protocol\":\"udp\",\"description\":\"d\"" rest "}"
@@ -285,9 +324,6 @@ static const struct {
 	{ ",\"runtime\":{\"packages\":{\"lockfile\":\"l\",\"sha256\":\"" Z64 "\"}}",
 	  "/runtime/packages: this version has no layers of packages",
 	  ",\"runtime\":{\"interpreter\":{\"name\":\"python3\"}}" },
-	{ ",\"filesystem\":{\"workspace\":\"rw\"}",
-	  "/filesystem/workspace: this version has no workspace that is shared with its owner",
-	  ",\"filesystem\":{\"workspace\":\"overlay\"}" },
 	{ ",\"resources\":{\"swap\":\"1Mi\"}", "/resources/swap: this version gives a run no swap",
 	  ",\"resources\":{\"swap\":0}" },
 	{ ",\"session\":{\"warm\":true}", "/session/warm: this version keeps no sandboxes ready",
@@ -520,6 +556,7 @@ int main(void)
 	tcase_add_test(tc, presets_are_lowered);
 	tcase_add_loop_test(tc, ceilings_are_read_strictly, 0, (int)ARRAY_SIZE(bad_ceilings));
 	tcase_add_loop_test(tc, what_is_not_enforced_does_not_run, 0, (int)ARRAY_SIZE(gaps));
+	tcase_add_test(tc, shared_workspace);
 	tcase_add_test(tc, optional_grants_are_recorded);
 	tcase_add_test(tc, an_optional_path_may_be_missing);
 	tcase_add_test(tc, hosts_are_canonical);

@@ -10,6 +10,7 @@
 #define NSBOX_PLAN_H
 
 #include <nsbox/error.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,6 +40,9 @@ void nsbox_plan_close(struct nsbox_plan *plan);
  * (nsbox_sandbox_listeners).
  */
 const void *nsbox_plan_egress(const struct nsbox_plan *plan, size_t *ret_len);
+
+/* Does it want a directory of the host as its workspace (nsbox_sandbox_options.shared)? */
+bool nsbox_plan_shares(const struct nsbox_plan *plan);
 
 #pragma GCC visibility pop
 

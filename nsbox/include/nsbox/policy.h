@@ -60,12 +60,13 @@ enum nsbox_reach { NSBOX_REACH_UNSET, NSBOX_REACH_NONE, NSBOX_REACH_ALLOWLIST, N
 struct nsbox_ceiling {
 	uint64_t memory, disk, wall_ms;
 	uint32_t pids, cpu_milli, open_files;
-	uint32_t network;	    /* enum nsbox_reach */
-	uint32_t listen, jit, root; /* enum nsbox_allowance; root: to operators unless set */
-	uint32_t syscall_groups;    /* raw groups anyone may ask for, a bit each */
-	uint32_t n_hosts;	    /* 0 with hosts_listed: no host at all */
-	uint32_t hosts_listed;	    /* 0: any host */
-	char hosts[2048];	    /* n_hosts patterns, each with its NUL */
+	uint32_t network; /* enum nsbox_reach */
+	/* enum nsbox_allowance; root and shared (workspaces): to operators unless set */
+	uint32_t listen, jit, root, shared;
+	uint32_t syscall_groups; /* raw groups anyone may ask for, a bit each */
+	uint32_t n_hosts;	 /* 0 with hosts_listed: no host at all */
+	uint32_t hosts_listed;	 /* 0: any host */
+	char hosts[2048];	 /* n_hosts patterns, each with its NUL */
 	/* Egress, for every run: networks that may be reached though they are denied by default
 	 * (each with its NUL), and a list of what is banned. */
 	uint32_t n_opened, connections;	  /* connections 0: built-in */
@@ -93,7 +94,8 @@ int nsbox_ceiling_trust(struct nsbox_ceiling *c, const char *pem, struct nsbox_e
 /*
  * The same as JSON, read as strictly as a manifest: {"memory": "2Gi", "cpu": "4", "pids": 512,
  * "disk": "1Gi", "openFiles": 4096, "wall": "10m", "network": "allowlist", "hosts":
- * ["*.example.com"], "listen": true, "jit": true, "root": false, "syscallGroups": ["@ipc"]}.
+ * ["*.example.com"], "listen": true, "jit": true, "root": false, "sharedWorkspace": false,
+ * "syscallGroups": ["@ipc"]}.
  * Errors are NSBOX_E_INVALID with a JSON pointer.
  */
 int nsbox_ceiling_parse(const char *json, size_t len, struct nsbox_ceiling *ret,

@@ -168,7 +168,11 @@ struct nsbox_sandbox_options {
 	uint32_t execs;	 /* programs at once; 0: NSBOX_EXECS_DEFAULT, at most 64 */
 	bool track;	 /* nsbox_sandbox_upper() will be called */
 	int upper_from; /* begin with what NSBOX_UPPER_WHOLE of another gave, or 0 or -1; borrowed */
-	bool egress;	/* the owner takes the listeners of a plan that grants egress */
+	/* Directory of the host that is /workspace where the plan says so (filesystem.workspace "rw"), else
+	 * NULL: an absolute path without links. Its owner, who may not be root and is the caller unless
+	 * that is root, is who the payload is outside. */
+	const char *shared;
+	bool egress; /* the owner takes the listeners of a plan that grants egress */
 	/* Count refused system calls. Each exec then has a process outside that answers them, with
 	 * the errno that the plan's filter has for them and never otherwise. */
 	bool observe;
