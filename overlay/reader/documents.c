@@ -274,7 +274,7 @@ static struct json_object *choose_saved(struct doc *d, struct json_object *list)
 	for (size_t i = 0; i < length_of(list); i++) {
 		struct json_object *e = json_object_array_get_idx(list, i);
 		struct json_object *tags = member(e, "RepoTags");
-		bool fits = !*d->o->ref;
+		bool fits = e && !*d->o->ref; /* "null" is an entry, too */
 
 		for (size_t k = 0; k < length_of(tags); k++) {
 			const char *tag =

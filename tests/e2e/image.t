@@ -370,6 +370,8 @@ def test_documents(t):
                     new.addfile(info, old.extractfile(info) if info.isfile() else None)
         error = bring("bad", out.getvalue())
         t.ok("layer.tar" in error, "refused: a layer that is a link to " + target, error)
+    error = bring("bad", images.tar(images.member("manifest.json", b"[null]")))
+    t.ok("no such image" in error, "refused: manifest.json that holds nothing", error)
     clean()
 
 
