@@ -74,6 +74,7 @@ SPAWN_SRC   := $(wildcard daemon/spawn/*.c)
 COMPILE_SRC := $(wildcard daemon/compile/*.c)
 UNPACK_SRC  := $(wildcard overlay/unpack/*.c)
 READER_SRC  := $(wildcard overlay/reader/*.c)
+COMMIT_SRC  := $(wildcard overlay/commit/*.c)
 PACK_SRC    := $(wildcard overlay/pack/*.c)
 SELFTEST_SRC := $(wildcard selftest/*.c)
 PROBE_SRC   := $(wildcard selftest/probe/*.c)
@@ -82,7 +83,7 @@ EGRESS_SRC  := $(wildcard daemon/egress/*.c)
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_A  := $(B)/libnsbox.a
 LIB_SO := $(B)/libnsbox.so.$(SOVERSION)
-PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-pack nsbox-egress nsbox-probe nsbox-mutant
+PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-commit nsbox-pack nsbox-egress nsbox-probe nsbox-mutant
 LIBEXEC := $(filter-out nsbox nsboxd,$(PROGS))
 
 all: $(LIB_A) $(LIB_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc ## build everything (default)
@@ -131,6 +132,7 @@ $(eval $(call program,nsboxd,$(FRONT_SRC) $(COMMON_SRC),$(LIBS_HTTP) $(LIBS_SQLI
 $(eval $(call program,nsbox-spawn,$(SPAWN_SRC) daemon/common/wire.c daemon/common/egress_wire.c,$(LIBS_CORE)))
 $(eval $(call program,nsbox-compile,$(COMPILE_SRC) daemon/common/wire.c,$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-unpack,$(UNPACK_SRC),$(LIBS_ARCHIVE) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
+$(eval $(call program,nsbox-commit,$(COMMIT_SRC),$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-pack,$(PACK_SRC),$(LIBS_ARCHIVE)))
 $(eval $(call program,nsbox-import,$(READER_SRC) overlay/unpack/confine.c,$(LIBS_ARCHIVE) $(LIBS_POLICY) $(LIBS_CORE)))
 
@@ -243,7 +245,7 @@ hosts-page: ## docs/HOSTS.md of what check-vm and check-auditors found
 
 check-arm64: ## compile the library and the tools for arm64, without linking
 	$(Q)tests/support/install-packages build arm64
-	$(Q)tests/support/check-arm64 $(LIB_SRC) $(CLI_SRC) $(UNPACK_SRC) $(READER_SRC) $(PACK_SRC) $(SELFTEST_SRC) $(PROBE_SRC)
+	$(Q)tests/support/check-arm64 $(LIB_SRC) $(CLI_SRC) $(UNPACK_SRC) $(READER_SRC) $(COMMIT_SRC) $(PACK_SRC) $(SELFTEST_SRC) $(PROBE_SRC)
 
 HEAVY ?= $(wildcard tests/e2e/heavy/*.t)
 check-heavy: ## what needs large packages: Java, an office suite, other roots and interpreters
@@ -356,7 +358,7 @@ coverage-here: all tests
 
 # ---------------------------------------------------------------- lint
 
-LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC) $(READER_SRC) $(PACK_SRC) \
+LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COMPILE_SRC) $(UNPACK_SRC) $(READER_SRC) $(COMMIT_SRC) $(PACK_SRC) \
 		$(EGRESS_SRC) $(SELFTEST_SRC) $(PROBE_SRC) $(MUTANT_SRC)
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)

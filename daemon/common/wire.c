@@ -146,7 +146,7 @@ static const struct {
 	[WIRE_NEW] = { 1, 3 },		[WIRE_EXEC] = { 1, 7 },	  [WIRE_KILL] = { 0, 0 },
 	[WIRE_COLLECT] = { 1, 1 },	[WIRE_FILES] = { 1, 3 },  [WIRE_UPPER] = { 1, 1 },
 	[WIRE_FILES_CANCEL] = { 0, 0 }, [WIRE_IMAGES] = { 1, 1 }, [WIRE_END] = { 0, 0 },
-	[WIRE_BEGIN] = { 0, 0 },
+	[WIRE_COMMIT] = { 2, 2 },	[WIRE_BEGIN] = { 0, 0 },
 };
 
 /* One descriptor, then those of the set. */
@@ -183,6 +183,9 @@ static const char *request_fault(const struct wire_request *q, unsigned n)
 		return "image digest";
 	if (!terminated(q->base, sizeof(q->base)))
 		return "base path";
+	if (q->kind == WIRE_COMMIT &&
+	    (!*q->image || !*q->image_digest || !*q->base || !image_name_ok(q->base)))
+		return "name of a new image";
 	if (q->outputs > WIRE_OUTPUTS_MAX)
 		return "number of outputs";
 	for (uint32_t i = 0; i < q->outputs; i++)

@@ -36,6 +36,9 @@ enum wire_kind {
 	WIRE_IMAGES, /* a number that no sandbox has; fds: out, gets what images there are. FILES
 			      with that number follows */
 	WIRE_BEGIN,  /* exec: there is work for it, its time begins */
+	WIRE_COMMIT, /* a number that no sandbox has; fds: a layer stream, at its start, and out, which gets the new image's id or
+			      an error, as records. image, image_digest: what it comes on top of; base:
+			      its name. FILES follows */
 	WIRE_END,    /* take the sandbox down */
 	WIRE_EVENT,  /* spawn -> front; fds: terminal master, or none */
 	WIRE_HELLO,  /* spawn -> front, first and once: struct wire_hello */
@@ -80,7 +83,7 @@ struct wire_request {
 	uint32_t outputs;      /* used entries */
 	char image[128];       /* NUL-terminated, [A-Za-z0-9._-/:] */
 	char image_digest[80]; /* NEW: NUL-terminated */
-	char base[256];	       /* COLLECT, NEW: NUL-terminated; "" = working directory, none */
+	char base[256]; /* COLLECT, NEW, COMMIT: NUL-terminated; "" = working directory, none */
 	struct wire_output output[WIRE_OUTPUTS_MAX];
 };
 

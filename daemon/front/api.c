@@ -185,6 +185,7 @@ static const struct route {
 	{ "GET", "/v1/sessions", api_list_sessions, false },
 	{ "POST", "/v1/sessions/", api_post_snapshot, true, "/snapshot" },
 	{ "POST", "/v1/sessions/", api_post_fork, true, "/fork" },
+	{ "POST", "/v1/sessions/", api_post_commit, true, "/commit" },
 	{ "GET", "/v1/sessions/", api_get_changes, true, "/changes" },
 	{ "GET", "/v1/images", api_list_images, false },
 	{ "GET", "/v1/images/", api_get_image, true, NULL, false, true },

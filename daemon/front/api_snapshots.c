@@ -5,6 +5,7 @@
  *	POST	/v1/sessions/ID/snapshot	keep its files as they are
  *	POST	/v1/sessions/ID/fork		another session that begins with them: the body is that of
  *						POST /v1/sessions, without what fixes the policy
+ *	POST	/v1/sessions/ID/commit		an image of its own, of what commands have changed
  *	GET	/v1/sessions/ID/changes		what commands have changed in its root
  *	GET	/v1/snapshots[/ID], DELETE /v1/snapshots/ID
  *
@@ -18,9 +19,11 @@
 #include "daemon/front/json_reply.h"
 #include "daemon/front/snapshot.h"
 #include "nsbox/util.h"
+#include "overlay/image/store.h"
 #include "policy/json_strict.h"
 
-static void take(struct front *f, struct http_request *rq, const char *id, enum take_kind kind)
+static void take(struct front *f, struct http_request *rq, const char *id, enum take_kind kind,
+		 const char *image)
 {
 	struct session *s = api_find_session(f, rq, id);
 
@@ -29,22 +32,68 @@ static void take(struct front *f, struct http_request *rq, const char *id, enum 
 	if (s->state != SESSION_UP || !s->ready)
 		http_reply_error(rq, 409, "conflict", "the session is not made yet");
 	/* A copy's policy is made anew, of the manifest: it would have what was taken away. */
-	else if (kind != TAKE_CHANGES && s->network.narrowings)
+	else if (kind == TAKE_COMMIT && strncmp(s->image_digest, "host:", 5) == 0)
+		http_reply_error(
+			rq, 409, "conflict",
+			"the session runs in this machine's own files (image \"host\"), of "
+			"which no image can be made: make one in an imported image");
+	/* An image holds no policy. */
+	else if ((kind == TAKE_SNAPSHOT || kind == TAKE_FORK) && s->network.narrowings)
 		http_reply_error(rq, 409, "conflict",
 				 "the session's network was narrowed, and its copies would have "
 				 "what it was made with; fetch its files instead");
 	else
-		snapshot_take(f, s, rq, kind);
+		snapshot_take(f, s, rq, kind, image);
 }
 
 void api_post_snapshot(struct front *f, struct http_request *rq, const char *id)
 {
-	take(f, rq, id, TAKE_SNAPSHOT);
+	take(f, rq, id, TAKE_SNAPSHOT, NULL);
 }
 
 void api_get_changes(struct front *f, struct http_request *rq, const char *id)
 {
-	take(f, rq, id, TAKE_CHANGES);
+	take(f, rq, id, TAKE_CHANGES, NULL);
+}
+
+/* ------------------------------------------------------------------ commits */
+
+struct commit_body {
+	char *image;
+};
+static const struct json_field commit_fields[] = {
+	{ "image", json_take_string, offsetof(struct commit_body, image), .min = 1, .max = 127,
+	  .required = true },
+};
+
+/* Images are all workspaces': the store is the operator's, and so is who adds to it. */
+void api_post_commit(struct front *f, struct http_request *rq, const char *id)
+{
+	const struct json_limits lim = { .max_size = 4096,
+					 .max_depth = 4,
+					 .code = NSBOX_E_INVALID };
+	struct commit_body b = { 0 };
+	struct nsbox_error err = { 0 };
+	struct json_object *o = NULL;
+	struct json_reader r;
+	struct who who;
+	size_t len = 0;
+	const char *body = http_body(rq, &len);
+
+	api_who(f, rq, &who);
+	if (!who.all) {
+		api_deny(f, rq, "only root and the service's owner make images");
+		return;
+	}
+	json_reader_init(&r, NSBOX_E_INVALID, &err);
+	if (json_strict_parse(body, len, &lim, &o, &err) == 0 &&
+	    json_read_object(&r, o, commit_fields, ARRAY_SIZE(commit_fields), true, &b) == 0 &&
+	    image_name_check(b.image, &err) == 0)
+		take(f, rq, id, TAKE_COMMIT, b.image);
+	if (err.code)
+		api_reply_error(rq, 0, &err);
+	json_object_put(o);
+	json_free_fields(commit_fields, ARRAY_SIZE(commit_fields), &b);
 }
 
 /* ------------------------------------------------------------------ forks */
@@ -93,7 +142,7 @@ void api_post_fork(struct front *f, struct http_request *rq, const char *id)
 	if (request_parse(body, len, JOB_SESSION, &spec, &err) < 0)
 		api_reply_error(rq, 0, &err);
 	else
-		take(f, rq, id, TAKE_FORK);
+		take(f, rq, id, TAKE_FORK, NULL);
 	job_spec_free(spec);
 }
 

@@ -203,6 +203,7 @@ void api_get_image(struct front *f, struct http_request *rq, const char *name);
 
 /* api_snapshots.c */
 void api_post_snapshot(struct front *f, struct http_request *rq, const char *id);
+void api_post_commit(struct front *f, struct http_request *rq, const char *id);
 void api_post_fork(struct front *f, struct http_request *rq, const char *id);
 void api_get_changes(struct front *f, struct http_request *rq, const char *id);
 void api_list_snapshots(struct front *f, struct http_request *rq, const char *rest);

@@ -11,7 +11,10 @@
 #include <sys/stat.h>
 
 #include "daemon/common/image_object.h"
+#include "daemon/front/evidence.h"
 #include "daemon/front/json_reply.h"
+#include "daemon/front/session.h"
+#include "daemon/front/snapshot.h"
 #include "nsbox/util.h"
 #include "overlay/image/records.h"
 
@@ -22,7 +25,8 @@ struct images_op {
 	struct images_op *next;
 	uint64_t number;
 	struct http_request *rq; /* NULL: nobody waits any more */
-	char *name;		 /* of the one that is asked for; NULL: all */
+	char *name;		 /* of the one that is asked for, or made; NULL: all */
+	bool made;
 	int file;
 };
 
@@ -125,6 +129,35 @@ static void reply(const struct images_op *op, struct json_object *list)
 	json_object_put(list);
 }
 
+/* What nsbox-commit said. */
+static int on_word(void *ctx, const char *key, const char *value, struct nsbox_error *err)
+{
+	struct json_object *o = ctx;
+
+	if (strcmp(key, "error") == 0)
+		return nsbox_fail(err, NSBOX_E_INVALID, 0, "%s", value);
+	json_put_text(o, key, value);
+	return 0;
+}
+
+static void reply_made(struct front *f, const struct images_op *op, struct nsbox_error *err)
+{
+	struct json_object *o = json_object_new_object();
+	char text[2048];
+	ssize_t n = pread(op->file, text, sizeof(text) - 1, 0);
+
+	json_put_text(o, "name", op->name);
+	if (!err->code && n <= 0)
+		nsbox_fail(err, NSBOX_E_PROTOCOL, 0, "nsbox-commit said nothing");
+	else if (!err->code)
+		records_parse(text, (size_t)n, on_word, o, err);
+	if (op->rq && err->code)
+		api_reply_error(op->rq, 0, err);
+	else if (op->rq)
+		api_reply(op->rq, 201, json_object_get(o), NULL);
+	json_object_put(o);
+}
+
 void images_event(struct front *f, const struct wire_event *w)
 {
 	struct images_op *op = f->image_ops;
@@ -135,6 +168,11 @@ void images_event(struct front *f, const struct wire_event *w)
 		op = op->next;
 	if (!op)
 		return;
+	if (op->made) {
+		reply_made(f, op, &err);
+		op_free(f, op);
+		return;
+	}
 	r.only = op->name;
 	r.list = json_object_new_array();
 	if (!op->name || strcmp(op->name, "host") == 0)
@@ -182,7 +220,8 @@ static int start(struct front *f, struct images_op *op, struct nsbox_error *err)
 	return link_send(f->link, &q, &op->file, 1, err);
 }
 
-static void ask(struct front *f, struct http_request *rq, const char *name)
+/* NULL: answered. */
+static struct images_op *op_new(struct front *f, struct http_request *rq, const char *name)
 {
 	struct images_op *op = calloc(1, sizeof(*op));
 	struct nsbox_error err = { 0 };
@@ -194,15 +233,52 @@ static void ask(struct front *f, struct http_request *rq, const char *name)
 		free(op);
 		nsbox_fail(&err, NSBOX_E_LIMIT, EBUSY, "%u requests about images are under way", n);
 		api_reply_busy(rq, &err, 1);
-		return;
+		return NULL;
 	}
 	op->next = f->image_ops;
 	op->number = ++f->numbers;
 	op->rq = rq;
 	op->file = -1;
 	f->image_ops = op;
-	if (start(f, op, &err) == 0)
+	return op;
+}
+
+static void ask(struct front *f, struct http_request *rq, const char *name)
+{
+	struct images_op *op = op_new(f, rq, name);
+	struct nsbox_error err = { 0 };
+
+	if (!op || start(f, op, &err) == 0)
 		return;
+	api_reply_error(rq, 0, &err);
+	op_free(f, op);
+}
+
+void images_commit(struct front *f, struct http_request *rq, const struct session *s,
+		   const char *name, int file)
+{
+	struct wire_request q = { .kind = WIRE_COMMIT };
+	struct images_op *op = op_new(f, rq, name);
+	auto_close int stream = file;
+	struct nsbox_error err = { 0 };
+	int fds[2];
+
+	if (!op)
+		return;
+	op->made = true;
+	q.sandbox = op->number;
+	memcpy(q.image, s->recipe->image, sizeof(q.image));
+	snprintf(q.image_digest, sizeof(q.image_digest), "%s", s->image_digest);
+	snprintf(q.base, sizeof(q.base), "%s", name);
+	op->file = make_memfd("nsbox-commit", NULL, 0, false);
+	fds[0] = stream;
+	fds[1] = op->file;
+	if (op->file < 0 || lseek(stream, 0, SEEK_SET) < 0)
+		nsbox_fail(&err, NSBOX_E_NOMEM, errno, "commit a session's files");
+	if (!err.code && link_send(f->link, &q, fds, 2, &err) == 0) {
+		evidence_note(f, "commit", http_peer(rq), name, s->id);
+		return;
+	}
 	api_reply_error(rq, 0, &err);
 	op_free(f, op);
 }

@@ -69,11 +69,11 @@ void snapshots_sweep(struct snapshots *set, uint64_t keep_s);
 
 /* ---- snapshot_take.c: of a session that is alive, which stands still meanwhile */
 
-enum take_kind { TAKE_SNAPSHOT, TAKE_FORK, TAKE_CHANGES };
+enum take_kind { TAKE_SNAPSHOT, TAKE_FORK, TAKE_CHANGES, TAKE_COMMIT };
 
-/* Replies to rq, at once or later. */
-void snapshot_take(struct front *f, struct session *s, struct http_request *rq,
-		   enum take_kind kind);
+/* Replies to rq, at once or later. image: what a commit is to be called, else NULL. */
+void snapshot_take(struct front *f, struct session *s, struct http_request *rq, enum take_kind kind,
+		   const char *image);
 /* NSBOX_EVENT_FILES of a sandbox: false: it is about something else. */
 bool snapshot_event(struct front *f, uint64_t sandbox, const struct nsbox_event *ev);
 void snapshot_lost(struct front *f, uint64_t sandbox);

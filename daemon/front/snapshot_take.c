@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Taking the files of a session that is alive: a snapshot of it, a fork, or the list of its changes
- * (snapshot.h). They come through a pipe, into a file that nothing inside ever holds, and no more of
+ * Taking the files of a session that is alive: a snapshot of it, a fork, the list of its changes, or a
+ * layer of an image (snapshot.h). They come through a pipe, into a file that nothing inside ever holds, and no more of
  * them than may be kept. No command of the session starts before that is over, and those that run
  * are stopped by its init.
  */
@@ -14,6 +14,7 @@
 
 #include "daemon/common/text.h"
 #include "daemon/front/evidence.h"
+#include "daemon/front/images.h"
 #include "daemon/front/json_reply.h"
 #include "daemon/front/snapshot.h"
 #include "nsbox/util.h"
@@ -34,6 +35,7 @@ struct snapshot_op {
 	int out, file;		 /* our end of the pipe; what it goes to */
 	struct loop_source *source;
 	struct snapshot *snapshot; /* not there yet */
+	char *image;		   /* of TAKE_COMMIT */
 	uint64_t bytes;
 	struct nsbox_error error;
 };
@@ -52,6 +54,7 @@ static void op_free(struct snapshot_op *op)
 	if (op->snapshot)
 		(void)snapshot_commit(take_ptr(&op->snapshot), -1, NULL);
 	session_thaw(op->s);
+	free(op->image);
 	free(op);
 }
 
@@ -185,6 +188,8 @@ static void succeed(struct snapshot_op *op)
 	}
 	if (rq && op->kind == TAKE_CHANGES)
 		reply_changes(op);
+	if (rq && op->kind == TAKE_COMMIT)
+		images_commit(f, rq, op->s, op->image, take_fd(&op->file));
 	op_free(op);
 	if (n && !n->passing)
 		reply_snapshot(f, rq, n);
@@ -255,6 +260,11 @@ static int open_file(struct snapshot_op *op, struct nsbox_error *err)
 						 "list a session's changes")
 				    : 0;
 	}
+	if (op->kind == TAKE_COMMIT) { /* without a name: nobody comes back to it */
+		op->file = openat(f->data_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		return op->file < 0 ? nsbox_fail(err, NSBOX_E_IO, errno, "keep a session's files")
+				    : 0;
+	}
 	snapshots_sweep(f->snapshots, f->opt->snapshot_keep_s);
 	if (op->kind == TAKE_SNAPSHOT && snapshots_count(f->snapshots) >= f->opt->snapshots)
 		return nsbox_fail(err, NSBOX_E_LIMIT, 0,
@@ -266,11 +276,15 @@ static int open_file(struct snapshot_op *op, struct nsbox_error *err)
 
 static int send(struct snapshot_op *op, struct nsbox_error *err)
 {
-	struct wire_request q = { .kind = WIRE_UPPER,
-				  .sandbox = op->sandbox,
-				  .arg = op->kind == TAKE_CHANGES ? NSBOX_UPPER_LIST
-								  : NSBOX_UPPER_WHOLE,
-				  .arg2 = op->id };
+	static const enum nsbox_upper forms[] = {
+		[TAKE_SNAPSHOT] = NSBOX_UPPER_WHOLE,
+		[TAKE_FORK] = NSBOX_UPPER_WHOLE,
+		[TAKE_CHANGES] = NSBOX_UPPER_LIST,
+		[TAKE_COMMIT] = NSBOX_UPPER_LAYER,
+	};
+	struct wire_request q = {
+		.kind = WIRE_UPPER, .sandbox = op->sandbox, .arg = forms[op->kind], .arg2 = op->id
+	};
 	auto_close int write_end = -1;
 	int p[2], r;
 
@@ -285,7 +299,8 @@ static int send(struct snapshot_op *op, struct nsbox_error *err)
 	return r == 0 ? link_send(op->f->link, &q, &write_end, 1, err) : r;
 }
 
-void snapshot_take(struct front *f, struct session *s, struct http_request *rq, enum take_kind kind)
+void snapshot_take(struct front *f, struct session *s, struct http_request *rq, enum take_kind kind,
+		   const char *image)
 {
 	struct snapshot_op *op = calloc(1, sizeof(*op));
 	struct nsbox_error err = { 0 };
@@ -300,6 +315,7 @@ void snapshot_take(struct front *f, struct session *s, struct http_request *rq, 
 		return;
 	}
 	*op = (struct snapshot_op){ .next = f->snapshot_ops,
+				    .image = image ? strdup(image) : NULL,
 				    .f = f,
 				    .s = s,
 				    .sandbox = s->number,
@@ -311,6 +327,8 @@ void snapshot_take(struct front *f, struct session *s, struct http_request *rq, 
 				    .file = -1 };
 	f->snapshot_ops = op;
 	session_freeze(s);
-	if (open_file(op, &err) < 0 || send(op, &err) < 0)
+	if (image && !op->image)
+		nsbox_fail(&err, NSBOX_E_NOMEM, ENOMEM, "commit a session's files");
+	if (err.code || open_file(op, &err) < 0 || send(op, &err) < 0)
 		op_fail(op, &err);
 }

@@ -320,6 +320,23 @@ static int on_images(struct spawn *s, struct box *b, const struct wire_request *
 	return send_event(s, q->sandbox, 0, &ev, err);
 }
 
+static int on_commit(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
+		     unsigned n, struct nsbox_error *err)
+{
+	struct nsbox_event ev = { .kind = NSBOX_EVENT_FILES, .fd = -1 };
+
+	(void)spawn_commit_start(s, q, fds, &ev.error);
+	return ev.error.code ? send_event(s, q->sandbox, 0, &ev, err) : 0;
+}
+
+int spawn_commit_told(struct spawn *s, uint64_t id, struct nsbox_error *err)
+{
+	struct nsbox_event ev = { .kind = NSBOX_EVENT_FILES, .fd = -1 };
+	uint64_t number = spawn_commit_ended(s, id, &ev.error);
+
+	return send_event(s, number, 0, &ev, err);
+}
+
 /* Its processes take a moment to go, and nobody waits for that: the place is free afterwards. */
 static int on_end(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
 		  unsigned n, struct nsbox_error *err)
@@ -348,6 +365,7 @@ static const struct {
 	[WIRE_UPPER]   = { on_upper,   true },
 	[WIRE_FILES_CANCEL] = { on_files_cancel, true },
 	[WIRE_IMAGES]  = { on_images,  false },
+	[WIRE_COMMIT]  = { on_commit,  false },
 	[WIRE_BEGIN]   = { on_begin,   true },
 	[WIRE_END]     = { on_end,     true },
 	/* clang-format on */
@@ -419,6 +437,7 @@ int spawn_events(struct spawn *s, uint64_t id, struct nsbox_error *err)
 
 void spawn_free_all(struct spawn *s)
 {
+	spawn_commits_end(s);
 	for (size_t i = 0; i < SPAWN_BOXES_MAX; i++)
 		if (s->boxes[i].id != 0)
 			box_free(s, &s->boxes[i]);

@@ -29,10 +29,6 @@
 #define SWEEPS	       4
 #define SWEEP_PAUSE_MS 700
 
-/* epoll data beside the numbers of sandboxes, which are the front's choice but never these. */
-#define ID_SOCKET UINT64_MAX
-#define ID_SIGNAL (UINT64_MAX - 1)
-
 static void complain(const struct nsbox_error *err)
 {
 	fprintf(stderr, "<3>nsbox-spawn: %s\n", err->msg);
@@ -119,7 +115,7 @@ static int take_request(struct spawn *s, struct nsbox_error *err)
 		return 1;
 	if (r <= 0)
 		return r;
-	if (q.sandbox >= ID_SIGNAL) {
+	if (q.sandbox >= SPAWN_ID_COMMITS) {
 		wire_close_fds(fds, n);
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO, "a reserved sandbox number");
 	}
@@ -152,10 +148,12 @@ static int serve(struct spawn *s, struct nsbox_error *err)
 			sweeps = sweep(sweeps);
 		if (n <= 0)
 			continue;
-		if (e.data.u64 == ID_SIGNAL)
+		if (e.data.u64 == SPAWN_ID_SIGNAL)
 			return 0;
-		if (e.data.u64 == ID_SOCKET)
+		if (e.data.u64 == SPAWN_ID_SOCKET)
 			r = take_request(s, err);
+		else if (e.data.u64 >= SPAWN_ID_COMMITS)
+			r = spawn_commit_told(s, e.data.u64, err) < 0 ? -EPIPE : 1;
 		else
 			r = spawn_events(s, e.data.u64, err) < 0 ? -EPIPE : 1;
 	}
@@ -187,7 +185,8 @@ static int run(struct spawn *s, struct nsbox_error *err)
 	if (epoll < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "epoll_create1");
 	sig = open_signals();
-	if (sig < 0 || add(epoll, sig, ID_SIGNAL) < 0 || add(epoll, s->sock, ID_SOCKET) < 0)
+	if (sig < 0 || add(epoll, sig, SPAWN_ID_SIGNAL) < 0 ||
+	    add(epoll, s->sock, SPAWN_ID_SOCKET) < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "watch the socket");
 	r = greet(s, err);
 	if (r == 0) {

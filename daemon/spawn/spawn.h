@@ -3,6 +3,8 @@
 #ifndef DAEMON_SPAWN_H
 #define DAEMON_SPAWN_H
 
+#include <sys/types.h>
+
 #include "daemon/common/wire.h"
 
 #define SPAWN_BOXES_MAX	 1024
@@ -32,6 +34,19 @@ struct box {
 	bool ending;  /* the front has done with it; freed when it is gone */
 };
 
+/* Images that are being made; their number is the front's, as one of a sandbox. */
+#define SPAWN_COMMITS_MAX 4
+struct spawn_commit {
+	uint64_t number; /* 0: free place */
+	pid_t pid;
+	int pidfd;
+};
+
+/* epoll data beside the numbers of sandboxes, which are the front's choice but none of these. */
+#define SPAWN_ID_SOCKET	 UINT64_MAX
+#define SPAWN_ID_SIGNAL	 (UINT64_MAX - 1)
+#define SPAWN_ID_COMMITS (UINT64_MAX - 1 - SPAWN_COMMITS_MAX) /* and those behind it */
+
 struct spawn {
 	int sock, epoll;
 	int egress; /* socket to nsbox-egress, -1: none */
@@ -41,6 +56,7 @@ struct spawn {
 	struct spawn_share shares[SPAWN_SHARES_MAX];
 	unsigned n_shares;
 	struct nsbox_root *host_root; /* NULL until it is asked for */
+	struct spawn_commit commits[SPAWN_COMMITS_MAX];
 	struct box boxes[SPAWN_BOXES_MAX];
 };
 
@@ -53,6 +69,14 @@ void spawn_free_all(struct spawn *s);
 
 /* images.c: write what images there are. */
 int spawn_tell_images(const struct spawn *s, int out, struct nsbox_error *err);
+
+/* commit.c: start making one; which one has ended; end all. */
+int spawn_commit_start(struct spawn *s, const struct wire_request *q, const int *fds,
+		       struct nsbox_error *err);
+uint64_t spawn_commit_ended(struct spawn *s, uint64_t id, struct nsbox_error *why);
+void spawn_commits_end(struct spawn *s);
+/* boxes.c: tell the front of the one that has. */
+int spawn_commit_told(struct spawn *s, uint64_t id, struct nsbox_error *err);
 
 /* egress.c: hand a sandbox's listeners on; it will have no network any more. */
 int spawn_give_listeners(struct spawn *s, struct box *b, struct nsbox_error *err);

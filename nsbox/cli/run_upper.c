@@ -141,7 +141,8 @@ static int commit(struct run *c, struct nsbox_error *err)
 	int r = keep_stream(c, NSBOX_UPPER_LAYER, &fd, err);
 
 	if (r == 0)
-		r = image_commit(NULL, run_image(c), c->opt->commit, fd, id, err);
+		r = image_commit(NULL, run_image(c), nsbox_root_digest(c->root), c->opt->commit, fd,
+				 id, err);
 	if (r == 0)
 		fprintf(stderr, "nsbox: image '%s' is %.12s\n", c->opt->commit, id);
 	return r;

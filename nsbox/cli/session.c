@@ -229,6 +229,7 @@ static const struct command verbs[] = {
 	{ "snapshots", session_snapshots, "those that are kept" },
 	{ "fork", session_fork, "make another session that begins with its files" },
 	{ "restore", session_restore, "make a session that begins with a snapshot" },
+	{ "commit", session_commit, "make an image of its image and what has changed" },
 	{ "forget", session_forget, "remove snapshots" },
 	{ "changes", session_changes, "what has changed in its root" },
 	{ "ls", session_ls, "list its files" },

@@ -150,6 +150,26 @@ int session_restore(int argc, char **argv)
 	return make(&o, "/v1/sessions", argv[optind]);
 }
 
+int session_commit(int argc, char **argv)
+{
+	struct job_options o = { 0 };
+	struct json_object *body;
+	struct answer a = { 0 };
+	int r = read_line(argc, argv, "nsbox session commit [OPTION...] NAME IMAGE",
+			  session_place_rows, 2, 2, &o);
+
+	if (r >= 0)
+		return r;
+	body = json_object_new_object();
+	job_add_str(body, "image", argv[optind + 1]);
+	r = ask(&o, "POST", "sessions", argv[optind], "/commit", body, &a);
+	if (r == 0 && !o.json)
+		printf("%s\n", answer_text(a.body, "id"));
+	answer_done(&a);
+	json_object_put(body);
+	return r;
+}
+
 int session_forget(int argc, char **argv)
 {
 	struct job_options o = { 0 };

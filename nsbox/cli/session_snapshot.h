@@ -9,6 +9,7 @@ int session_snapshot(int argc, char **argv);
 int session_snapshots(int argc, char **argv);
 int session_fork(int argc, char **argv);
 int session_restore(int argc, char **argv);
+int session_commit(int argc, char **argv);
 int session_forget(int argc, char **argv);
 int session_changes(int argc, char **argv);
 

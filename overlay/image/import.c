@@ -198,8 +198,13 @@ static int bring_in(struct import *m)
 	return r;
 }
 
+struct way_in {
+	const char *base, *digest; /* a commit, of this stream; or NULL */
+	int stream;
+};
+
 /* What a layer comes on top of; all that the survey finds is found anew. */
-static int load_base(struct import *m, const char *base)
+static int load_base(struct import *m, const char *base, const char *digest)
 {
 	char id[DIGEST_TEXT];
 	auto_close int fd = -1;
@@ -209,6 +214,11 @@ static int load_base(struct import *m, const char *base)
 		r = index_open(&m->s, id, 0, &fd, m->err);
 	if (r == 0)
 		r = index_read(fd, &m->x, m->err);
+	if (r == 0 && digest && strcmp(digest, m->x.digest) != 0)
+		r = nsbox_fail(m->err, NSBOX_E_INVALID, ESTALE,
+			       "'%s' is another image (%.20s) by now than the one that was changed "
+			       "(%.20s)",
+			       base, m->x.digest, digest);
 	free_ptr(&m->x.passwd);
 	free_ptr(&m->x.group);
 	strings_done(&m->x.dirs);
@@ -216,24 +226,19 @@ static int load_base(struct import *m, const char *base)
 	return r;
 }
 
-static int add_changes(struct import *m, const char *base, int stream)
+static int add_changes(struct import *m, const struct way_in *way)
 {
 	struct incoming in = { 0 };
-	int r = load_base(m, base);
+	int r = load_base(m, way->base, way->digest);
 
 	if (r == 0)
-		r = import_stream(m, stream, &in);
+		r = import_stream(m, way->stream, &in);
 	if (r == 0)
 		r = set_text(m, &m->x.source, "", "commit");
 	if (r == 0) /* a commit is known by its topmost layer */
 		r = set_text(m, &m->x.digest, "sha256:", in.digest);
 	return r == 0 ? import_keep(m, &in) : r;
 }
-
-struct way_in {
-	const char *base; /* a commit, of this stream; or NULL */
-	int stream;
-};
 
 static int run_import(const char *state_dir, struct import *m, const struct way_in *way,
 		      char id[DIGEST_TEXT])
@@ -249,7 +254,7 @@ static int run_import(const char *state_dir, struct import *m, const struct way_
 	store_gc(&m->s, &freed, NULL);
 	r = state_lock(m->s.images_fd, ".importing", LOCK_SH, &importing, m->err);
 	if (r == 0)
-		r = way->base ? add_changes(m, way->base, way->stream) : bring_in(m);
+		r = way->base ? add_changes(m, way) : bring_in(m);
 	if (r == 0)
 		r = import_survey(m);
 	if (r == 0)
@@ -276,13 +281,13 @@ int image_import(const char *state_dir, const struct image_import *in, char ret_
 	return run_import(state_dir, &m, &way, ret_id);
 }
 
-int image_commit(const char *state_dir, const char *base, const char *name, int stream,
-		 char ret_id[DIGEST_TEXT], struct nsbox_error *err)
+int image_commit(const char *state_dir, const char *base, const char *digest, const char *name,
+		 int stream, char ret_id[DIGEST_TEXT], struct nsbox_error *err)
 {
 	const struct image_import in = { .name = name, .limits = LAYER_LIMITS_DEFAULT };
 	struct nsbox_error local = { 0 };
 	struct import m = { .in = &in, .left = in.limits, .err = err ? err : &local };
-	const struct way_in way = { base, stream };
+	const struct way_in way = { base, digest, stream };
 
 	return run_import(state_dir, &m, &way, ret_id);
 }

@@ -39,10 +39,11 @@ int image_import(const char *state_dir, const struct image_import *in, char ret_
 		 struct nsbox_error *err);
 /*
  * The image `base` with one more layer, from a layer stream (NSBOX_UPPER_LAYER of a sandbox in it),
- * is called `name` from now on; that may be the same name.
+ * is called `name` from now on; that may be the same name. digest: what base has to be, as
+ * nsbox_root_digest() says; NULL for anything.
  */
-int image_commit(const char *state_dir, const char *base, const char *name, int stream,
-		 char ret_id[DIGEST_TEXT], struct nsbox_error *err);
+int image_commit(const char *state_dir, const char *base, const char *digest, const char *name,
+		 int stream, char ret_id[DIGEST_TEXT], struct nsbox_error *err);
 /* "linux/amd64" and so on: what this machine runs. */
 const char *image_platform(void);
 

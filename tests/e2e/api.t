@@ -215,6 +215,7 @@ def test_sessions(t, daemon):
     d.ask(201, "POST", SESSIONS, {"session_id": "again", "snapshot_id": snap["id"]}, "of a snapshot")
     d.ask(201, "POST", SESSIONS + "/s/fork", {"session_id": "other"})
     d.ask(400, "POST", SESSIONS + "/s/fork", {"session_id": "a/b"}, "to no name")
+    d.ask(409, "POST", SESSIONS + "/s/commit", {"image": "x"}, "in the host's own image")
     d.ask(404, "POST", SESSIONS + "/none/snapshot")
     d.ask(200, "DELETE", "/v1/snapshots/" + snap["id"])
     d.ask(404, "DELETE", "/v1/snapshots/" + snap["id"], None, "again")

@@ -152,7 +152,7 @@ class AsyncInteractive(contextlib.AbstractAsyncContextManager["AsyncInteractive"
         return one_by_one(self.pool, iter(self.inner), self.cut)
 
 
-@mirrored(Session, ["start", "command", "info", "end", "get", "put", "stat", "list", "grep", "mkdir", "move",
+@mirrored(Session, ["start", "command", "info", "commit", "end", "get", "put", "stat", "list", "grep", "mkdir", "move",
                     "remove", "upload", "download"])
 class AsyncSession(contextlib.AbstractAsyncContextManager["AsyncSession"]):
     """As Session."""

@@ -323,6 +323,15 @@ class Session(contextlib.AbstractContextManager["Session"]):
     def info(self) -> dict[str, Any]:
         return dict(self.client.call("GET", self._path()))
 
+    def commit(self, image: str) -> str:
+        """Make an image of its image and what commands have changed in the root; the image's id.
+
+        For root and the service's owner alone. Workspace, home directory and skills are no part of it.
+        """
+        self._ensure()
+        path = "/v1/sessions/" + quoted(self.id) + "/commit" + query(workspace_id=self.client.workspace)
+        return str(self.client.call("POST", path, {"image": image})["id"])
+
     def end(self) -> None:
         """End it, with all that runs in it. One that is over already is no error."""
         try:
