@@ -122,6 +122,57 @@ void inputs_done(struct inputs *in)
 	*in = (struct inputs){ 0 };
 }
 
+static bool is_hidden(const struct input *list, size_t n, const struct input *v)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i].len == v->len && memcmp(list[i].value, v->value, v->len) == 0)
+			return true;
+	return false;
+}
+
+/* The longest first: where one value begins another, the longer is found. */
+int input_hide(struct input **list, size_t *n, const struct input *v)
+{
+	struct input copy = { 0 }, *grown;
+	size_t at = *n;
+
+	if (v->len == 0 || is_hidden(*list, *n, v))
+		return 0;
+	grown = reallocarray(*list, *n + 1, sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	*list = grown;
+	if (input_set(&copy, v->name, v->value, v->len) < 0)
+		return -ENOMEM;
+	while (at > 0 && grown[at - 1].len < v->len) {
+		grown[at] = grown[at - 1];
+		at--;
+	}
+	grown[at] = copy;
+	++*n;
+	return 0;
+}
+
+/* A line's end is a carriage return and a line feed. */
+static int with_returns(const struct input *v, struct input *ret)
+{
+	char *text = malloc(2 * v->len + 1);
+	size_t n = 0;
+	int r;
+
+	if (!text)
+		return -ENOMEM;
+	for (size_t i = 0; i < v->len; i++) {
+		if (v->value[i] == '\n' && (i == 0 || v->value[i - 1] != '\r'))
+			text[n++] = '\r';
+		text[n++] = v->value[i];
+	}
+	r = input_set(ret, v->name, text, n);
+	explicit_bzero(text, n);
+	free(text);
+	return r;
+}
+
 struct settling {
 	const struct inputs_given *given;
 	struct inputs *ret;
@@ -150,21 +201,25 @@ static const struct input *find_given(struct settling *s, const char *name)
 	return NULL;
 }
 
-/* Its value is not to be shown; an empty one hides nothing. */
+/*
+ * Its value is not to be shown. Programs drop a line's end where they read one, and a terminal
+ * writes ends of lines of its own: these forms are hidden as well.
+ */
 static int hide(struct settling *s, const struct input *v)
 {
-	struct inputs *r = s->ret;
-	size_t at = r->n_hidden;
+	struct input bare = *v, wide = { 0 };
+	int r;
 
-	if (v->len == 0)
-		return 0;
-	while (at > 0 && r->hidden[at - 1].len < v->len) {
-		r->hidden[at] = r->hidden[at - 1];
-		at--;
+	while (bare.len && strchr("\r\n", bare.value[bare.len - 1]))
+		bare.len--;
+	r = input_hide(&s->ret->hidden, &s->ret->n_hidden, &bare);
+	if (r == 0 && memchr(bare.value, '\n', bare.len)) {
+		r = with_returns(&bare, &wide);
+		if (r == 0)
+			r = input_hide(&s->ret->hidden, &s->ret->n_hidden, &wide);
+		input_done(&wide);
 	}
-	r->hidden[at] = (struct input){ 0 };
-	r->n_hidden++;
-	return input_set(&r->hidden[at], v->name, v->value, v->len) < 0 ? nomem(s) : 0;
+	return r < 0 ? nomem(s) : 0;
 }
 
 static int add_env(struct settling *s, const char *before, const char *name, const char *after,
@@ -366,9 +421,8 @@ static int settle_all(struct settling *s, struct json_object *secrets,
 
 	s->ret->env = calloc(n + m + 1, sizeof(*s->ret->env));
 	s->ret->files = calloc(n + 1, sizeof(*s->ret->files));
-	s->ret->hidden = calloc(n + m + 1, sizeof(*s->ret->hidden));
 	s->ret->config = json_object_new_object();
-	if (!s->ret->env || !s->ret->files || !s->ret->hidden || !s->ret->config)
+	if (!s->ret->env || !s->ret->files || !s->ret->config)
 		return nomem(s);
 	for (size_t i = 0; i < n; i++) {
 		int r = settle_secret(s, json_object_array_get_idx(secrets, i));

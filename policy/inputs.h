@@ -57,6 +57,8 @@ void inputs_done(struct inputs *in); /* values are overwritten */
 /* The files of it, behind what is in a file stream already (*fd -1: nothing is). */
 int inputs_put_files(const struct inputs *in, int *fd, struct nsbox_error *err);
 
+/* A copy of it into a list of what is not to be shown, unless it is there; an empty one is not. */
+int input_hide(struct input **list, size_t *n, const struct input *v);
 int input_set(struct input *in, const char *name, const char *value, size_t len);
 void input_done(struct input *in);
 

@@ -2,6 +2,7 @@
 #include "daemon/common/redact.h"
 
 #include <json-c/json.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "nsbox/util.h"
@@ -128,6 +129,35 @@ char *redact_text(const struct input *hidden, size_t n, const char *s, size_t le
 	t.data[t.len] = 0;
 	*ret_len = t.len;
 	return t.data;
+}
+
+void redact_here(const struct input *hidden, size_t n, char *s, size_t size)
+{
+	size_t len;
+	auto_free char *text = redact_text(hidden, n, s, strnlen(s, size), &len);
+
+	if (n)
+		snprintf(s, size, "%s", text ? text : STARS);
+}
+
+/* Domain names come in whatever case; no value with a NUL is in one. */
+void redact_name(const struct input *hidden, size_t n, char *s, size_t size)
+{
+	for (size_t i = 0; i < n; i++) {
+		size_t len = hidden[i].len;
+		char *at = s;
+
+		while (strlen(hidden[i].value) == len && (at = strcasestr(at, hidden[i].value))) {
+			size_t rest = strlen(at + len),
+			       put = MIN(sizeof(STARS) - 1, size - 1 - (size_t)(at - s));
+
+			rest = MIN(rest, size - 1 - (size_t)(at - s) - put);
+			memmove(at + put, at + len, rest);
+			memcpy(at, STARS, put);
+			at[put + rest] = 0;
+			at += put;
+		}
+	}
 }
 
 bool redact_finds(const struct input *hidden, size_t n, const void *s, size_t len)

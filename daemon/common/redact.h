@@ -29,6 +29,9 @@ void redact_done(struct redact *r);
 
 /* malloc'd copy of a text with all values replaced; NULL without memory. */
 char *redact_text(const struct input *hidden, size_t n, const char *s, size_t len, size_t *ret_len);
+/* The same in place, cut where stars are longer than what they hide; of names case does not count. */
+void redact_here(const struct input *hidden, size_t n, char *s, size_t size);
+void redact_name(const struct input *hidden, size_t n, char *s, size_t size);
 bool redact_finds(const struct input *hidden, size_t n, const void *s, size_t len);
 /* The same of a JSON value: strings, keys, and numbers that contain one. A new reference. */
 struct json_object *redact_json(const struct input *hidden, size_t n, struct json_object *v);

@@ -127,6 +127,22 @@ void capture_add(struct capture *c, const char *text, size_t len)
 		keep(c, text, len);
 }
 
+void capture_hide(struct capture *c, const struct input *hidden, size_t n)
+{
+	size_t len = 0;
+	char *text = redact_text(hidden, n, c->data ? c->data : "", c->len, &len);
+
+	if (c->data)
+		explicit_bzero(c->data, c->len);
+	free(c->data);
+	len = text ? MIN(len, c->max) : 0;
+	c->seen -= MIN(c->seen, c->len);
+	c->seen += len;
+	c->data = text;
+	c->len = len;
+	c->cap = len;
+}
+
 bool capture_truncated(const struct capture *c)
 {
 	return c->failed || c->seen > c->len;

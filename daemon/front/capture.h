@@ -36,6 +36,8 @@ int capture_attach(struct capture *c, struct loop *l, size_t max, int fd, struct
 void capture_finish(struct capture *c);
 /* Put in a line of our own, behind what is there. */
 void capture_add(struct capture *c, const char *text, size_t len);
+/* Of what is kept already. */
+void capture_hide(struct capture *c, const struct input *hidden, size_t n);
 bool capture_truncated(const struct capture *c);
 void capture_done(struct capture *c); /* zeroed structs are fine */
 

@@ -141,24 +141,6 @@ static int tell_spawn(struct job *j, uint32_t kind, uint32_t arg)
 	return link_send(j->sv->link, &q, NULL, 0, NULL);
 }
 
-/* A reply that is kept is kept without secrets; one that a caller waits for, as it wishes. */
-bool job_redacts(const struct job *j)
-{
-	return j->inputs.n_hidden > 0 && (!j->sync || (j->spec && j->spec->redact));
-}
-
-/* Files cannot be redacted and stay what they are. */
-static void hold_back(struct job *j)
-{
-	for (size_t i = 0; job_redacts(j) && i < j->outputs.n; i++) {
-		struct output_file *f = &j->outputs.files[i];
-
-		if (!f->note &&
-		    redact_finds(j->inputs.hidden, j->inputs.n_hidden, f->data, f->size))
-			f->note = (char *)"it holds a secret of the run";
-	}
-}
-
 /* The only way to JOB_FINISHED. */
 void job_finish(struct job *j)
 {
@@ -179,9 +161,10 @@ void job_finish(struct job *j)
 	j->finished_unix_ms = unix_ms();
 	if (!j->started_us)
 		j->started_us = j->finished_us;
-	hold_back(j);
 	j->network.refused_at_once = j->network.used ? j->res.refused : 0;
+	job_hide(j);
 	job_make_reply(j);
+	job_hide_names(j);
 	job_make_receipt(j);
 	j->phase = JOB_FINISHED;
 	own_done(&j->own);

@@ -142,6 +142,7 @@ void job_interrupt(struct job *j);
 bool job_give_back(struct job *j);
 /* Secrets are not to be in what is told of it. */
 bool job_redacts(const struct job *j);
+void job_hide_events(const struct input *hidden, size_t n, struct egress_log *l);
 void job_event(struct job *j, struct nsbox_event *ev);
 
 struct journal_row;

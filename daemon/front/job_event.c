@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/redact.h"
 #include "daemon/front/job_parts.h"
 #include "nsbox/util.h"
 
@@ -58,6 +59,9 @@ static void say_why(struct job *j)
 {
 	char text[NSBOX_ERROR_MSG_MAX + 16];
 
+	if (job_redacts(j))
+		redact_here(j->inputs.hidden, j->inputs.n_hidden, j->res.error.msg,
+			    sizeof(j->res.error.msg));
 	snprintf(text, sizeof(text), "nsbox: %s\n", j->res.error.msg);
 	capture_add(&j->err, text, strlen(text));
 }

@@ -16,6 +16,12 @@ void job_finish_as(struct job *j, uint32_t cause);
 /* nsbox-spawn has so long to say something. */
 void job_set_backstop(struct job *j, uint64_t ms);
 
+/* job_hide.c: before its reply is made; and after that, before its receipt and the audit. */
+void job_hide(struct job *j);
+void job_hide_names(struct job *j);
+/* What is hidden in its session is in it, and the other way round. */
+int job_hide_in_session(struct job *j, struct nsbox_error *err);
+
 /* job_run.c: into a sandbox that is to be made from a plan; into one that is there. */
 int job_start_run(struct job *j, int plan_fd, struct nsbox_error *err);
 int job_run(struct job *j, struct nsbox_error *err);

@@ -279,6 +279,8 @@ int job_settle(struct job *j, struct nsbox_error *err)
 	int r = secrets_settle(j->sv->kept, j->workspace, j->plan->inputs, &j->own, j->spec->config,
 			       &j->inputs, err);
 
+	if (r == 0 && j->session)
+		r = job_hide_in_session(j, err);
 	if (r == 0 && (!j->session || j->makes_session))
 		r = inputs_put_files(&j->inputs, &j->staged.fd, err);
 	if (r == 0 && j->kind == JOB_PYTHON && json_object_object_length(j->inputs.config))

@@ -36,6 +36,9 @@ static void session_unref(struct session *s)
 	free(s->plan);
 	free(s->rules);
 	session_network_done(s);
+	for (size_t i = 0; i < s->n_hidden; i++)
+		input_done(&s->hidden[i]);
+	free(s->hidden);
 	free(s);
 }
 

@@ -23,6 +23,7 @@
 #include "daemon/front/who.h"
 
 struct front;
+struct input;
 struct job;
 struct job_spec;
 struct json_object;
@@ -61,6 +62,8 @@ struct session {
 	uint32_t n_rules;
 	char image_digest[80], manifest_sha256[65], policy_sha256[65], plan_sha256[65];
 	struct session_network network;
+	struct input *hidden; /* values of secrets that its commands had */
+	size_t n_hidden;
 	bool ready;
 	struct nsbox_result set_up; /* of its READY */
 };

@@ -107,6 +107,7 @@ void session_network_over(struct session *s)
 	if (!s->network.rules || !s->ready)
 		return;
 	network_settle(s->f->network, s->number);
+	job_hide_events(s->hidden, s->n_hidden, &s->network.log);
 	evidence_session_network(s->f, s->id, &s->network.log);
 }
 

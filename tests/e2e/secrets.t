@@ -133,6 +133,91 @@ def test_not_kept(t, d):
     d.ask("DELETE", "/v1/jobs/" + slow["id"])
 
 
+WIDE = "Begin-4711\nMiddle-0815\nEnd-2342\n"
+SPELL = ("import socket,sys,os\nt=os.environ['TOKEN']\nfor n in (t, t.upper(), 'x.'+t+'.example'):\n"
+         "    try: socket.getaddrinfo(n, 80)\n    except OSError as e: pass\n"
+         "for n in ('/no/'+t, t):\n    try: open(n)\n    except OSError: pass\n"
+         "open('name-'+t, 'w').write('harmless')\nprint(1)\n")
+
+
+def kept_of(d, job):
+    """All that stays of a job: what the journal, the audit and the log have, and its receipt."""
+    data = b"".join(open(os.path.join(place, name), "rb").read() for place, _, names in os.walk(d.data) for name in names)
+    return data.decode("latin-1") + d.log() + json.dumps(d.ask("GET", "/v1/receipts/" + job)[1])
+
+
+def ended(d, job):
+    return d.ask("GET", "/v1/jobs/%s?wait=60" % job["id"])[1]
+
+
+def test_names(t, d):
+    """What a program does with a value: asks for a name, opens a file, calls a file so."""
+    network = {"mode": "allowlist", "allow": [{"host": "allowed.example", "ports": [443], "description": "d"}]}
+    body = {"argv": ["/usr/bin/python3", "-c", SPELL], "trace": True, "outputs": ["*"],
+            "manifest": dict(MANIFEST, network=network)}
+    _, r = run(d, **body)
+    told = json.dumps(r)
+    t.ok(r.get("stdout") == "1\n" and "/no/" + VALUE in told and "x.%s.example" % VALUE in told and "name-" + VALUE in told,
+         "a caller hears of names and files as they were", told[:3000])
+    kept = kept_of(d, r["job_id"])
+    t.ok(VALUE not in kept and VALUE.upper() not in kept, "what is kept has them not")
+    t.ok("x.***.example" in kept and "name-***" in kept, "but what was around them", kept[-3000:])
+    _, r = run(d, **body, redact=True)
+    told = json.dumps(r)
+    t.ok(VALUE not in told and VALUE.upper() not in told and "/no/***" in told, "nor has a reply, as it is wished", told)
+    job = ended(d, d.ask("POST", "/v1/jobs", dict(COMMAND, kind="command", **body))[1])
+    t.ok(job["cause"] == "exit" and VALUE not in json.dumps(job) + kept_of(d, job["id"]), "nor that of a job", str(job)[:2000])
+    _, r = run(d, argv=["./" + VALUE], files=[{"path": VALUE, "content": "#!/" + VALUE + "\n", "mode": "0755"}], redact=True)
+    t.ok(VALUE not in json.dumps(r) and "***" in json.dumps(r), "nor has the error of a program that cannot be started", str(r)[:600])
+
+
+def test_forms(t, d):
+    """The end of a line is lost where a program reads one, and another on a terminal."""
+    secrets = {"TOKEN": VALUE, "CERT": WIDE}
+    show = 'x=$(cat $CERT_FILE); printf "[%s]" "$x"; cat $CERT_FILE'
+    t.equal(run(d, argv=["sh", "-c", show], secrets=secrets)[1]["stdout"], "[%s]%s" % (WIDE.rstrip(), WIDE), "several lines")
+    t.equal(run(d, argv=["sh", "-c", show], secrets=secrets, redact=True)[1]["stdout"], "[***]***\n",
+            "are found without their last end as well")
+    t.equal(run(d, argv=["sh", "-c", show], secrets=secrets, redact=True, tty=True)[1]["stdout"], "[***]***\r\n",
+            "and as a terminal writes them")
+    piece = "head -c 70000 /dev/zero | tr '\\0' x; printf '%s' \"$TOKEN\"; head -c 65530 /dev/zero | tr '\\0' y; echo $TOKEN"
+    _, job = d.ask("POST", "/v1/jobs", dict(COMMAND, kind="command", argv=["sh", "-c", piece]))
+    events = d.ask("GET", "/v1/jobs/%s/events" % job["id"])[1]
+    text = "".join(json.loads(line[6:]).get("text", "") for line in events.splitlines() if line.startswith("data: {\"offset"))
+    t.equal(text, "x" * 70000 + "***" + "y" * 65530 + "***\n", "a stream of events has none, wherever pieces end")
+
+
+def test_sessions(t, d):
+    """What one command of a session had another can find: it is hidden in all of them."""
+    session = {"session_id": "s", "workspace_id": "sec"}
+    network = {"mode": "allowlist", "allow": [{"host": "allowed.example", "ports": [443], "description": "d"}]}
+    first = dict(COMMAND, **session, manifest=dict(MANIFEST, network=network), secrets={"TOKEN": VALUE, "CERT": "of-the-session-77"},
+                 argv=["sh", "-c", "echo $TOKEN >/tmp/kept; echo 1"])
+    t.equal(run(d, **first)[1].get("stdout"), "1\n", "a session has secrets")
+    later = {"kind": "command", **session, "argv": ["sh", "-c", "cat /tmp/kept /run/secrets/CERT; echo $TOKEN"],
+             "secrets": {"TOKEN": PIN}, "user_config": {"mode": "fast"}}
+    _, r = d.ask("POST", "/v1/execute/command", dict(later))
+    t.equal(r.get("stdout"), VALUE + "\nof-the-session-77" + PIN + "\n", "a later command reads those of earlier ones")
+    job = ended(d, d.ask("POST", "/v1/jobs", dict(later))[1])
+    t.equal(job["result"].get("stdout"), "***\n******\n", "which are not kept of it")
+    _, slow = d.ask("POST", "/v1/jobs", dict(later, secrets={"TOKEN": "another-one"}, argv=[
+        "sh", "-c", "echo begun; until test -e /tmp/late; do sleep .05; done; cat /tmp/late"]))
+    tap.wait_until(lambda: d.ask("GET", "/v1/jobs/" + slow["id"])[1].get("state") == "running", 60)
+    late = "came-while-it-ran-31"
+    d.ask("POST", "/v1/execute/command", dict(later, secrets={"TOKEN": late}, argv=[
+        "sh", "-c", "echo $TOKEN >/tmp/l; mv /tmp/l /tmp/late"]))
+    t.equal(ended(d, slow)["result"].get("stdout"), "begun\n***\n", "nor are those that came while it ran")
+    d.ask("POST", "/v1/execute/command", dict(later, secrets={"TOKEN": "left-behind-9"}, argv=[
+        "sh", "-c", "(sleep 1; getent hosts before.$TOKEN; >/tmp/asked) >/dev/null 2>&1 &"]))
+    there = dict(later, argv=["test", "-e", "/tmp/asked"])
+    t.ok(tap.wait_until(lambda: d.ask("POST", "/v1/execute/command", there)[1].get("exit_code") == 0, 60),
+         "what a command leaves behind asks for a name")
+    d.ask("DELETE", "/v1/sessions/s?workspace_id=sec")
+    kept = kept_of(d, slow["id"])
+    t.ok("before.***" in kept and "left-behind-9" not in kept, "which the audit has without its secret")
+    t.ok(not [v for v in (VALUE, PIN, late, "of-the-session-77") if v in kept], "none is anywhere")
+
+
 def test_forgotten(t, data, kept):
     """A job that waits when the service ends has lost what came with its request, and says so."""
     with service.Daemon(data=data, options=["--runners", "1", "--drain", "0"]) as d:
@@ -192,6 +277,7 @@ def main():
         with service.Daemon() as plain, service.Daemon(options=["--secrets", kept]) as d:
             return tap.run([lambda t: test_reach(t, plain), lambda t: test_refused(t, plain), lambda t: test_kept(t, d),
                             lambda t: test_redacted(t, plain), lambda t: test_not_kept(t, d),
+                            lambda t: test_names(t, plain), lambda t: test_forms(t, plain), lambda t: test_sessions(t, plain),
                             lambda t: test_forgotten(t, os.path.join(place, "data"), kept),
                             lambda t: test_cli(t, place, plain)])
     finally:
