@@ -201,7 +201,9 @@ int client_lines(const char *socket_path, const char *path,
 	if (r < 0)
 		return r;
 	/* 1.0: without chunks. */
-	n = snprintf(head, sizeof(head), "GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n", path);
+	n = snprintf(head, sizeof(head),
+		     "GET %s HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n",
+		     path);
 	if ((size_t)n >= sizeof(head) || send_all(fd, head, (size_t)n) < 0)
 		return nsbox_fail(err, NSBOX_E_IO, EPIPE, "send the request");
 	from = fdopen(fd, "r");

@@ -7,6 +7,7 @@
 #include "daemon/front/evidence.h"
 #include "daemon/front/json_reply.h"
 #include "daemon/front/mcp.h"
+#include "daemon/front/tools.h"
 #include "nsbox/util.h"
 
 /* openapi.json as it is in the source: what the interface says of itself. */
@@ -200,6 +201,10 @@ static const struct route {
 	{ "POST", "/v1/sessions/", api_files_post, true, "/files/", true },
 	{ "DELETE", "/v1/sessions/", api_files_delete, true, "/files/", true },
 	{ "GET", "/v1/receipts/", api_get_receipt, true },
+	{ "GET", "/v1/tools", api_list_tools, false },
+	{ "GET", "/v1/tools/", api_get_tool, true },
+	{ "PUT", "/v1/tools/", api_put_tool, true },
+	{ "DELETE", "/v1/tools/", api_delete_tool, true },
 	{ "POST", "/mcp/", mcp_post, true, NULL, false, true },
 	{ "GET", "/mcp/", mcp_get, true, NULL, false, true },
 	{ "DELETE", "/mcp/", mcp_delete, true, NULL, false, true },

@@ -16,6 +16,7 @@
 #include "daemon/front/mcp.h"
 #include "daemon/front/session_network.h"
 #include "daemon/front/snapshot.h"
+#include "daemon/front/tools.h"
 #include "nsbox/util.h"
 
 /* ------------------------------------------------------------------ objects */
@@ -88,7 +89,7 @@ void api_gone(void *ctx, struct http_request *rq)
 	enum call_kind kind;
 
 	if (!c) {
-		if (!mcp_gone(ctx, rq) && !box_files_gone(ctx, rq) &&
+		if (!mcp_gone(ctx, rq) && !api_tools_gone(ctx, rq) && !box_files_gone(ctx, rq) &&
 		    !session_network_gone(ctx, rq) && !snapshot_gone(ctx, rq) &&
 		    !images_gone(ctx, rq))
 			control_gone(ctx, rq);

@@ -29,6 +29,7 @@
 #include "daemon/front/log.h"
 #include "daemon/front/mcp.h"
 #include "daemon/front/snapshot.h"
+#include "daemon/front/tools.h"
 #include "nsbox/util.h"
 
 #define ASKED_BYTES	(UINT64_C(512) << 20) /* a full queue of small jobs stays below */
@@ -362,6 +363,8 @@ static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, int 
 	r = http_new(f->loop, listen_fd, tcp_fd, &f->opt->peers, REQUEST_BODY_MAX,
 		     f->opt->request_s, &handlers, &f->http, err);
 	if (r == 0)
+		r = tools_open(f->journal, &f->tools, err);
+	if (r == 0)
 		r = mcp_new(f, &f->mcp, err);
 	return r == 0 ? control_watch(f, err) : r;
 }
@@ -383,6 +386,7 @@ static void tear_down(struct front *f)
 	usage_free(f->usage);
 	syncer_free(f->syncer);
 	audit_close(&f->audit);
+	tools_free(f->tools);
 	journal_free(f->journal);
 	compiler_free(f->compiler);
 	link_free(f->link);

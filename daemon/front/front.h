@@ -20,6 +20,8 @@ struct held;
 struct session;
 struct images_op;
 struct mcp;
+struct tools;
+struct tool_put;
 struct snapshot_op;
 struct snapshots;
 
@@ -87,6 +89,9 @@ struct front {
 	struct narrowing *narrowings; /* requests that wait to change a session's network */
 	struct images_op *image_ops;  /* requests about images */
 	struct mcp *mcp;
+	struct tools *tools;
+	struct tool_put *tool_puts; /* sources that are being looked at */
+	unsigned n_tool_puts;
 	struct snapshots *snapshots;
 	struct snapshot_op *snapshot_ops; /* of sessions whose files are being taken */
 	struct session *sessions;	  /* those that are alive */

@@ -276,8 +276,12 @@ void http_run(struct http *h)
 {
 	MHD_UNSIGNED_LONG_LONG ms;
 
+	h->again = false;
 	MHD_run(h->daemon);
-	if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
+	/* A connection that was resumed by a callback is looked at by the next run. */
+	if (h->again)
+		loop_timer_set(h->loop, &h->timer, 0);
+	else if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
 		loop_timer_set(h->loop, &h->timer, ms * 1000);
 	else
 		loop_timer_cancel(h->loop, &h->timer);

@@ -20,6 +20,7 @@ struct http {
 	struct loop *loop;
 	struct loop_source *source;
 	struct loop_timer timer, look;
+	bool again; /* libmicrohttpd is to run once more, whatever it says itself */
 	struct visitor *visitors;
 	unsigned n_visitors;
 	struct MHD_Daemon *daemon;

@@ -103,6 +103,7 @@ void **http_data(struct http_request *rq)
 
 void http_soon(struct http *h)
 {
+	h->again = true;
 	loop_timer_set(h->loop, &h->timer, 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal as a SQLite file. This file and journal_ask.c alone know SQLite: here is how it is
- * opened, written and migrated, there what is asked of it.
+ * The journal as a SQLite file. The journal_*.c alone know SQLite: here is how it is opened, written
+ * and migrated, in journal_ask.c what is asked of it, in journal_tools.c the table of tools.
  *
  * Write-ahead log, one connection that holds the file exclusively (so no shared memory is needed,
  * and a second service on the same directory is told). A commit appends to the log and does not
@@ -65,6 +65,10 @@ static const char *const texts[S_MAX] = {
 		"length(coalesce(reply, '')) + length(coalesce(receipt, '')) + 512)"
 		" OVER (ORDER BY seq DESC) AS total FROM result) WHERE total > ?1 LIMIT 1)",
 	[S_SWEEP_ORPHANS] = "DELETE FROM result WHERE seq NOT IN (SELECT seq FROM job)",
+	[S_TOOL_PUT] =
+		"INSERT OR REPLACE INTO tool(id, workspace, uid, record) VALUES(?1,?2,?3,?4)",
+	[S_TOOL_DROP] = "DELETE FROM tool WHERE id = ?1",
+	[S_TOOLS] = "SELECT id, workspace, uid, record FROM tool ORDER BY id",
 };
 
 static const char *const steps[] = {
@@ -90,6 +94,9 @@ static const char *const steps[] = {
 	"CREATE TABLE chain(seq INTEGER NOT NULL, hash TEXT NOT NULL) STRICT;"
 	"INSERT INTO chain VALUES(0, "
 	"'0000000000000000000000000000000000000000000000000000000000000000');",
+	/* 3: registered tools */
+	"CREATE TABLE tool(id TEXT PRIMARY KEY, workspace TEXT NOT NULL, uid INTEGER NOT NULL,"
+	" record TEXT NOT NULL) STRICT;",
 };
 
 /* ------------------------------------------------------------------ errors and statements */
@@ -152,9 +159,8 @@ void journal_release(sqlite3_stmt *st)
 	sqlite3_clear_bindings(st);
 }
 
-/* A statement without rows. */
-static int step(struct sqlite_journal *s, sqlite3_stmt *st, const char *what,
-		struct nsbox_error *err)
+int journal_step(struct sqlite_journal *s, sqlite3_stmt *st, const char *what,
+		 struct nsbox_error *err)
 {
 	int r = st && sqlite3_step(st) == SQLITE_DONE ? 0 : journal_failed(s, what, err);
 
@@ -167,7 +173,7 @@ static int step(struct sqlite_journal *s, sqlite3_stmt *st, const char *what,
 static int step_one(struct sqlite_journal *s, sqlite3_stmt *st, const char *what,
 		    struct nsbox_error *err)
 {
-	int r = step(s, st, what, err);
+	int r = journal_step(s, st, what, err);
 
 	if (r == 0 && sqlite3_changes(s->db) != 1) {
 		nsbox_fail(err, NSBOX_E_INVALID, ENOENT, "journal: %s", what);
@@ -234,13 +240,13 @@ static int op_add(struct journal *j, const struct journal_row *row, const void *
 		journal_bind_text(st, 1 + i, strings[i]);
 	for (int i = 0; st && i < (int)ARRAY_SIZE(numbers); i++)
 		journal_bind_u64(st, 7 + i, numbers[i]);
-	r = step(s, st, "take a job in", err);
+	r = journal_step(s, st, "take a job in", err);
 	if (r < 0 || !body)
 		return r;
 	st = journal_statement(s, S_ADD_REQUEST);
 	if (st)
 		bind_bytes(st, 1, body, len);
-	return step(s, st, "keep a request", err);
+	return journal_step(s, st, "keep a request", err);
 }
 
 static int op_take(struct journal *j, const char *id, uint64_t now_ms, struct nsbox_error *err)
@@ -284,7 +290,7 @@ static int op_done(struct journal *j, const char *id, const struct journal_end *
 	st = journal_statement(s, S_DROP_REQUEST);
 	if (st)
 		journal_bind_text(st, 1, id);
-	r = step(s, st, "forget a request", err);
+	r = journal_step(s, st, "forget a request", err);
 	if (r < 0)
 		return r;
 	st = journal_statement(s, S_ADD_RESULT);
@@ -293,7 +299,7 @@ static int op_done(struct journal *j, const char *id, const struct journal_end *
 		bind_bytes(st, 2, end->reply, end->reply_len);
 		bind_bytes(st, 3, end->receipt, end->receipt_len);
 	}
-	return step(s, st, "keep a result", err);
+	return journal_step(s, st, "keep a result", err);
 }
 
 static int op_audit(struct journal *j, const struct journal_chain *c, const char *line, size_t len,
@@ -307,7 +313,7 @@ static int op_audit(struct journal *j, const struct journal_chain *c, const char
 		journal_bind_u64(st, 1, c->seq);
 		bind_bytes(st, 2, line, len);
 	}
-	r = step(s, st, "keep a line of the audit", err);
+	r = journal_step(s, st, "keep a line of the audit", err);
 	if (r < 0)
 		return r;
 	st = journal_statement(s, S_CHAIN);
@@ -325,7 +331,7 @@ static int op_audit_drop(struct journal *j, uint64_t seq, struct nsbox_error *er
 
 	if (st)
 		journal_bind_u64(st, 1, seq);
-	return step(s, st, "forget lines of the audit", err);
+	return journal_step(s, st, "forget lines of the audit", err);
 }
 
 static int op_sweep(struct journal *j, uint64_t before_ms, uint64_t max_bytes,
@@ -345,7 +351,7 @@ static int op_sweep(struct journal *j, uint64_t before_ms, uint64_t max_bytes,
 
 		if (st && all[i].which != S_SWEEP_ORPHANS)
 			journal_bind_u64(st, 1, MIN(all[i].value, (uint64_t)INT64_MAX));
-		r = step(s, st, "sweep", err);
+		r = journal_step(s, st, "sweep", err);
 	}
 	return r == 0 ? run_sql(s, "PRAGMA incremental_vacuum(2000)", err) : r;
 }
@@ -381,6 +387,9 @@ static const struct journal_ops sqlite_ops = {
 	.open_jobs = journal_ask_open_jobs,
 	.ended_jobs = journal_ask_ended_jobs,
 	.audit_state = journal_ask_audit_state,
+	.tool_put = journal_tool_put,
+	.tool_drop = journal_tool_drop,
+	.tools = journal_tools,
 	.free = op_free,
 };
 

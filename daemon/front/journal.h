@@ -56,6 +56,13 @@ struct journal_chain {
 typedef void journal_row_fn(void *ctx, const struct journal_row *row);
 typedef void journal_line_fn(void *ctx, uint64_t seq, const char *line, size_t len);
 
+/* A registered tool; the record is JSON text. */
+struct journal_tool {
+	const char *id, *workspace, *record;
+	uid_t uid;
+};
+typedef void journal_tool_fn(void *ctx, const struct journal_tool *row);
+
 /* For journal_read(): what is kept of a job beside its row. */
 enum journal_part { JOURNAL_REQUEST, JOURNAL_REPLY, JOURNAL_RECEIPT };
 
@@ -88,6 +95,10 @@ struct journal_ops {
 	int (*sweep)(struct journal *j, uint64_t before_ms, uint64_t max_bytes,
 		     struct nsbox_error *err);
 
+	/* A tool is registered, in another's place where it has its id; or is no more. */
+	int (*tool_put)(struct journal *j, const struct journal_tool *row, struct nsbox_error *err);
+	int (*tool_drop)(struct journal *j, const char *id, struct nsbox_error *err);
+
 	/* 1 found, 0 not. Without a transaction. */
 	int (*find)(struct journal *j, const char *id, journal_row_fn *fn, void *ctx,
 		    struct nsbox_error *err);
@@ -102,6 +113,7 @@ struct journal_ops {
 			  struct nsbox_error *err);
 	int (*audit_state)(struct journal *j, struct journal_chain *ret, journal_line_fn *fn,
 			   void *ctx, struct nsbox_error *err);
+	int (*tools)(struct journal *j, journal_tool_fn *fn, void *ctx, struct nsbox_error *err);
 	void (*free)(struct journal *j);
 };
 

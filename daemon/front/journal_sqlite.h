@@ -30,6 +30,9 @@ enum journal_statement {
 	S_SWEEP_AGE,
 	S_SWEEP_SIZE,
 	S_SWEEP_ORPHANS,
+	S_TOOL_PUT,
+	S_TOOL_DROP,
+	S_TOOLS,
 	S_MAX
 };
 
@@ -53,6 +56,9 @@ sqlite3_stmt *journal_statement(struct sqlite_journal *s, enum journal_statement
 void journal_bind_text(sqlite3_stmt *st, int at, const char *s);
 void journal_bind_u64(sqlite3_stmt *st, int at, uint64_t v);
 void journal_release(sqlite3_stmt *st);
+/* A statement without rows, which is released. */
+int journal_step(struct sqlite_journal *s, sqlite3_stmt *st, const char *what,
+		 struct nsbox_error *err);
 
 /* The questions of struct journal_ops. */
 int journal_ask_find(struct journal *j, const char *id, journal_row_fn *fn, void *ctx,
@@ -67,5 +73,10 @@ int journal_ask_ended_jobs(struct journal *j, unsigned max, journal_row_fn *fn, 
 			   struct nsbox_error *err);
 int journal_ask_audit_state(struct journal *j, struct journal_chain *ret, journal_line_fn *fn,
 			    void *ctx, struct nsbox_error *err);
+
+/* journal_tools.c */
+int journal_tool_put(struct journal *j, const struct journal_tool *row, struct nsbox_error *err);
+int journal_tool_drop(struct journal *j, const char *id, struct nsbox_error *err);
+int journal_tools(struct journal *j, journal_tool_fn *fn, void *ctx, struct nsbox_error *err);
 
 #endif

@@ -157,6 +157,8 @@ struct json_object *mcp_server_info(void);
 const char *mcp_reply_error(struct json_object *reply);
 
 /* mcp_session.c */
+/* What it may see; borrows from the client. */
+void mcp_who(const struct mcp *m, const struct mcp_client *client, struct who *ret);
 bool mcp_client_same(const struct mcp_client *a, const struct mcp_client *b);
 /* NULL: there are too many (*why), or no memory. */
 struct mcp_session *mcp_session_new(struct mcp *m, const struct mcp_place *place,

@@ -220,14 +220,10 @@ static void on_made(struct mcp_call *c, int status, struct json_object *reply, c
 static bool is_there(const struct mcp_call *c)
 {
 	const struct mcp_place *p = &c->stream->place;
-	const struct mcp_client *client = &c->stream->client;
 	struct session *s = NULL;
 	struct who who;
 
-	if (client->tied)
-		who = (struct who){ .uid = WHO_NO_UID, .workspace = client->workspace };
-	else
-		who_find(&c->m->f->opt->ties, client->uid, c->m->f->owner, &who);
+	mcp_who(c->m, &c->stream->client, &who);
 	return session_find(c->m->f, &who, p->id, p->workspace, &s) == 1 &&
 	       s->state == SESSION_UP && s->ready;
 }

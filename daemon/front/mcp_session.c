@@ -16,6 +16,14 @@
 
 #define SWEEP_US UINT64_C(10000000)
 
+void mcp_who(const struct mcp *m, const struct mcp_client *client, struct who *ret)
+{
+	if (client->tied)
+		*ret = (struct who){ .uid = WHO_NO_UID, .workspace = client->workspace };
+	else
+		who_find(&m->f->opt->ties, client->uid, m->f->owner, ret);
+}
+
 bool mcp_client_same(const struct mcp_client *a, const struct mcp_client *b)
 {
 	return a->uid == b->uid && a->tied == b->tied && strcmp(a->workspace, b->workspace) == 0;

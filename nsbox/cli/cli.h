@@ -30,6 +30,8 @@ int cmd_session(int argc, char **argv);
 int cmd_daemon(int argc, char **argv);
 int cmd_audit(int argc, char **argv);
 int cmd_policy(int argc, char **argv);
+int cmd_mcp(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_skill(int argc, char **argv);
 int cmd_selftest(int argc, char **argv); /* selftest/ */
 int cmd_image(int argc, char **argv);

@@ -17,6 +17,8 @@ const struct command commands[] = {
 	{ "job", cmd_job, "have nsboxd run it: run, submit, list, show, wait, logs, cancel" },
 	{ "session", cmd_session, "sandboxes that nsboxd keeps: create, exec, list, info, delete" },
 	{ "daemon", cmd_daemon, "status, drain, reload: the service itself" },
+	{ "mcp", cmd_mcp, "tools for a language model's client, over standard input and output" },
+	{ "top", cmd_top, "sandboxes, queue and refusals of nsboxd, live" },
 	{ "skill", cmd_skill, "look at, begin, test a skill: check, init, test, run" },
 	{ "policy", cmd_policy, "lint, explain, diff, prove, compile: what a manifest allows" },
 	{ "image", cmd_image, "roots for runs: import, list, inspect, rm, gc" },

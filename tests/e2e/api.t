@@ -210,6 +210,22 @@ def test_sessions(t, daemon):
     d.ask(200, "DELETE", files + "/d?recursive")
     d.ask(200, "GET", SESSIONS + "/s/changes")
     snap = d.ask(201, "POST", SESSIONS + "/s/snapshot")
+    source = {"workspace_id": "w", "code": "def f(a: int, b='x'):\n    return a\n", "params": {"b": "y"}, "timeout_seconds": 5}
+    t.ok(not d.valid({"$ref": "#/components/schemas/ToolRequest"}, source), "a tool is as described")
+    d.ask(201, "PUT", "/v1/tools/t", source)
+    d.ask(200, "PUT", "/v1/tools/t", source, "again")
+    d.ask(400, "PUT", "/v1/tools/u", {"code": "def f(:"})
+    d.ask(200, "GET", "/v1/tools/t")
+    d.ask(200, "GET", "/v1/tools")
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "0"}}}
+    t.ok(not d.valid({"$ref": "#/components/schemas/McpMessage"}, hello), "so is a message of MCP")
+    d.ask(200, "POST", "/mcp/tools/t", hello)
+    d.ask(400, "POST", "/mcp/tools/t", {"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    d.ask(406, "GET", "/mcp/w/s")
+    d.ask(404, "DELETE", "/mcp/w/s", headers={"Mcp-Session-Id": "none"})
+    d.ask(200, "DELETE", "/v1/tools/t")
+    d.ask(404, "DELETE", "/v1/tools/t", None, "again")
     d.ask(200, "GET", "/v1/snapshots")
     d.ask(200, "GET", "/v1/snapshots/" + snap["id"])
     d.ask(201, "POST", SESSIONS, {"session_id": "again", "snapshot_id": snap["id"]}, "of a snapshot")

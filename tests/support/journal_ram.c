@@ -10,6 +10,7 @@
 #define JOBS_MAX  64
 #define LINES_MAX 64
 #define OWNED_MAX 1024
+#define TOOLS_MAX 8
 
 struct bytes {
 	char *data;
@@ -31,6 +32,12 @@ struct state {
 		struct bytes text;
 	} lines[LINES_MAX];
 	size_t n_lines, bytes;
+	struct {
+		char id[132], workspace[132];
+		uid_t uid;
+		struct bytes record;
+	} tools[TOOLS_MAX];
+	size_t n_tools;
 };
 
 struct ram_journal {
@@ -334,6 +341,56 @@ static int op_audit_state(struct journal *j, struct journal_chain *ret, journal_
 	return 0;
 }
 
+static int op_tool_drop(struct journal *j, const char *id, struct nsbox_error *err)
+{
+	struct state *s = &self(j)->now;
+
+	for (size_t i = 0; i < s->n_tools; i++)
+		if (strcmp(s->tools[i].id, id) == 0) {
+			memmove(&s->tools[i], &s->tools[i + 1],
+				(s->n_tools - i - 1) * sizeof(s->tools[0]));
+			s->n_tools--;
+			break;
+		}
+	return 0;
+}
+
+static int op_tool_put(struct journal *j, const struct journal_tool *row, struct nsbox_error *err)
+{
+	struct ram_journal *m = self(j);
+	struct state *s = &m->now;
+	size_t at = 0;
+
+	op_tool_drop(j, row->id, err);
+	if (s->n_tools == TOOLS_MAX || m->n_owned == OWNED_MAX)
+		return nsbox_fail(err, NSBOX_E_IO, ENOSPC, "journal: keep a tool");
+	while (at < s->n_tools && strcmp(s->tools[at].id, row->id) < 0)
+		at++;
+	memmove(&s->tools[at + 1], &s->tools[at], (s->n_tools - at) * sizeof(s->tools[0]));
+	s->n_tools++;
+	snprintf(s->tools[at].id, sizeof(s->tools[at].id), "%s", row->id);
+	snprintf(s->tools[at].workspace, sizeof(s->tools[at].workspace), "%s", row->workspace);
+	s->tools[at].uid = row->uid;
+	s->tools[at].record = copy(row->record, strlen(row->record));
+	m->owned[m->n_owned++] = s->tools[at].record.data;
+	return 0;
+}
+
+static int op_tools(struct journal *j, journal_tool_fn *fn, void *ctx, struct nsbox_error *err)
+{
+	struct state *s = &self(j)->now;
+
+	for (size_t i = 0; i < s->n_tools; i++) {
+		const struct journal_tool row = { .id = s->tools[i].id,
+						  .workspace = s->tools[i].workspace,
+						  .uid = s->tools[i].uid,
+						  .record = s->tools[i].record.data };
+
+		fn(ctx, &row);
+	}
+	return 0;
+}
+
 static void op_free(struct journal *j)
 {
 	struct ram_journal *m = self(j);
@@ -361,6 +418,9 @@ static const struct journal_ops ram_ops = {
 	.open_jobs = op_open_jobs,
 	.ended_jobs = op_ended_jobs,
 	.audit_state = op_audit_state,
+	.tool_put = op_tool_put,
+	.tool_drop = op_tool_drop,
+	.tools = op_tools,
 	.free = op_free,
 };
 

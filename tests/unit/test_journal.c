@@ -12,6 +12,7 @@
 /* NOLINTBEGIN(bugprone-suspicious-include): not in a library */
 #include "daemon/front/journal.c"
 #include "daemon/front/journal_ask.c"
+#include "daemon/front/journal_tools.c"
 /* NOLINTEND(bugprone-suspicious-include) */
 #include "tests/support/journal_ram.h"
 
@@ -441,6 +442,47 @@ static void sql(const char *text)
 	sqlite3_close(db);
 }
 
+static void note_tool(void *ctx, const struct journal_tool *row)
+{
+	size_t n = strlen(seen);
+
+	snprintf(seen + n, sizeof(seen) - n, "%s%s/%s/%u=%s", n ? " " : "", row->workspace, row->id,
+		 (unsigned)row->uid, row->record);
+}
+
+static const char *tools(void)
+{
+	*seen = 0;
+	ck_assert_int_eq(j->ops->tools(j, note_tool, NULL, NULL), 0);
+	return seen;
+}
+
+START_TEST(test_tools)
+{
+	const struct journal_tool a = { "a", "w", "{}", 4294967294u }, b = { "b", "", "1", 7 };
+	const struct journal_tool other = { "a", "v", "{\"x\":1}", 8 };
+
+	begin();
+	ck_assert_int_eq(j->ops->tool_put(j, &b, NULL), 0);
+	ck_assert_int_eq(j->ops->tool_put(j, &a, NULL), 0);
+	commit();
+	ck_assert_str_eq(tools(), "w/a/4294967294={} /b/7=1");
+	begin();
+	ck_assert_int_eq(j->ops->tool_put(j, &other, NULL), 0);
+	ck_assert_int_eq(j->ops->tool_drop(j, "b", NULL), 0);
+	j->ops->rollback(j);
+	ck_assert_str_eq(tools(), "w/a/4294967294={} /b/7=1");
+	begin();
+	ck_assert_int_eq(j->ops->tool_put(j, &other, NULL), 0);
+	ck_assert_int_eq(j->ops->tool_drop(j, "b", NULL), 0);
+	ck_assert_int_eq(j->ops->tool_drop(j, "none", NULL), 0);
+	commit();
+	if (kind == 1)
+		again();
+	ck_assert_str_eq(tools(), "v/a/8={\"x\":1}");
+}
+END_TEST
+
 START_TEST(test_older_file)
 {
 	struct journal_chain c;
@@ -512,6 +554,7 @@ static void add_common(TCase *tc)
 	tcase_add_test(tc, test_keys);
 	tcase_add_test(tc, test_sweep);
 	tcase_add_test(tc, test_audit);
+	tcase_add_test(tc, test_tools);
 }
 
 int main(void)
