@@ -21,6 +21,7 @@ BASHCOMPDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHCOMPDIR ?= $(PREFIX)/share/zsh/site-functions
 FISHCOMPDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 MAXKBDIR   ?= $(PREFIX)/share/nsbox/maxkb
+APPARMORDIR ?= $(PREFIX)/share/nsbox/apparmor
 
 CC      ?= gcc
 VARIANT ?= release
@@ -36,7 +37,7 @@ WARN := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wold-st
 	-Werror=return-type -Werror=incompatible-pointer-types -Wno-missing-field-initializers \
 	-Wno-unused-parameter
 HARDEN := -fstack-protector-strong -fstack-clash-protection -fPIC \
-	$(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),-fcf-protection) -Wl,-z,relro,-z,now,-z,noexecstack
+	$(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),-fcf-protection)
 
 OPT_release := -O2 -g -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 OPT_arm64   := $(OPT_release)
@@ -49,8 +50,8 @@ OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-
 
 CPPFLAGS := -D_GNU_SOURCE -Insbox/include -I. \
 	-DNSBOX_VERSION='"$(VERSION)"' -DNSBOX_LIBEXECDIR='"$(LIBEXECDIR)"' -DNSBOX_SYSCONFDIR='"$(SYSCONFDIR)"'
-CFLAGS   := -std=gnu17 $(WARN) $(HARDEN) $(OPT_$(VARIANT)) -fvisibility=hidden -MMD -MP
-LDFLAGS  := -pie -Wl,--as-needed $(OPT_$(VARIANT))
+CFLAGS   := -std=gnu17 $(WARN) $(HARDEN) $(OPT_$(VARIANT)) -fvisibility=hidden -MMD -MP $(EXTRA_CFLAGS)
+LDFLAGS  := -pie -Wl,--as-needed,-z,relro,-z,now,-z,noexecstack $(OPT_$(VARIANT))
 
 PC := pkg-config
 LIBS_CORE   := $(shell $(PC) --libs libmnl libcap 2>/dev/null)
@@ -113,7 +114,7 @@ $(LIB_A): $(call obj,$(LIB_SRC))
 $(LIB_SO): $(call obj,$(LIB_SRC)) nsbox/libnsbox.map
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,libnsbox.so.$(SOVERSION) -Wl,--version-script=nsbox/libnsbox.map \
-		-Wl,--as-needed -Wl,-z,relro,-z,now -Wl,-z,defs $(OPT_$(VARIANT)) -o $@ $(filter %.o,$^) $(LIBS_POLICY) $(LIBS_CORE)
+		-Wl,--as-needed,-z,relro,-z,now,-z,noexecstack -Wl,-z,defs $(OPT_$(VARIANT)) -o $@ $(filter %.o,$^) $(LIBS_POLICY) $(LIBS_CORE)
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(B)/libnsbox.so
 
 # Used again by install: PREFIX may differ from that of the build.
@@ -154,7 +155,7 @@ $(B)/nsbox-mutant: $(WEAK_OBJ) $(call obj,$(addprefix selftest/,box.c facts.c su
 # a sanitizer, whose runtime would not get along with what is refused there.
 $(B)/nsbox-probe: $(PROBE_SRC) selftest/probe/probe.h selftest/probes.h $(B)/flags
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CPPFLAGS) -std=gnu17 $(WARN) $(HARDEN) -O2 -fPIE -static-pie -pthread -o $@ $(PROBE_SRC)
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu17 $(WARN) $(HARDEN) $(EXTRA_CFLAGS) -O2 -g -fPIE -static-pie -Wl,-z,relro,-z,now -pthread -o $@ $(PROBE_SRC)
 
 # ---------------------------------------------------------------- tests
 
@@ -363,8 +364,8 @@ LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COM
 		$(EGRESS_SRC) $(SELFTEST_SRC) $(PROBE_SRC) $(MUTANT_SRC)
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)
-LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run maxkb/kits/* tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
-LINT_PY   := $(wildcard maxkb/*/*.py) $(wildcard nsbox/python/nsbox/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py) $(shell grep -lE '^\#!/usr/bin/python3' tests/bench/*)
+LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run debian/* packaging/* maxkb/kits/* tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
+LINT_PY   := $(wildcard maxkb/*/*.py) $(wildcard nsbox/python/nsbox/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/e2e/*/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py) $(shell grep -lE '^\#!/usr/bin/python3' tests/bench/*)
 MAN       := $(wildcard docs/*.[1-8])
 
 lint: ## clang-format, cppcheck, clang-tidy, mandoc, shellcheck, exported symbols
@@ -407,7 +408,7 @@ lint-py:
 
 lint-symbols: $(LIB_SO)
 	$(call say,SYMS,$(LIB_SO))
-	$(Q)tests/support/check-symbols $(LIB_SO) nsbox/libnsbox.map nsbox/include/nsbox/*.h
+	$(Q)tests/support/check-symbols $(LIB_SO) nsbox/libnsbox.map debian/libnsbox0.symbols nsbox/include/nsbox/*.h
 
 lint-docs:
 	$(call say,DOCS,docs)
@@ -418,7 +419,7 @@ lint-docs:
 INSTALL := install
 D       := $(DESTDIR)
 
-UNIT_SUBST = -e 's|@SBINDIR@|$(SBINDIR)|;s|@SYSCONFDIR@|$(SYSCONFDIR)|'
+UNIT_SUBST = -e 's|@BINDIR@|$(BINDIR)|;s|@SBINDIR@|$(SBINDIR)|;s|@LIBEXECDIR@|$(LIBEXECDIR)|;s|@SYSCONFDIR@|$(SYSCONFDIR)|'
 
 install: all ## install below PREFIX (DESTDIR is honoured)
 	$(Q)$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(LIBEXECDIR) \
@@ -444,6 +445,8 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	$(Q)$(INSTALL) -d $(D)$(UNITDIR) $(D)$(TMPFILESDIR) $(D)$(SYSUSERSDIR) $(D)$(SYSCONFDIR)/nsbox
 	$(Q)for unit in nsboxd.service nsboxd.socket; do \
 		sed -E $(UNIT_SUBST) daemon/units/$$unit.in >$(D)$(UNITDIR)/$$unit && chmod 644 $(D)$(UNITDIR)/$$unit || exit 1; done
+	$(Q)$(INSTALL) -d $(D)$(APPARMORDIR)
+	$(Q)sed $(UNIT_SUBST) packaging/apparmor/nsbox.in >$(D)$(APPARMORDIR)/nsbox && chmod 644 $(D)$(APPARMORDIR)/nsbox
 	$(Q)$(INSTALL) -m 644 daemon/units/nsbox.tmpfiles $(D)$(TMPFILESDIR)/nsbox.conf
 	$(Q)$(INSTALL) -m 644 daemon/units/nsbox.sysusers $(D)$(SYSUSERSDIR)/nsbox.conf
 	$(Q)test -e $(D)$(SYSCONFDIR)/nsbox/nsboxd.json || \
@@ -456,10 +459,22 @@ uninstall: ## remove what install put there
 	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
 	$(Q)rm -f $(D)$(BASHCOMPDIR)/nsbox $(D)$(ZSHCOMPDIR)/_nsbox $(D)$(FISHCOMPDIR)/nsbox.fish
 	$(Q)rm -rf $(D)$(MAXKBDIR)
+	$(Q)rm -f $(D)$(APPARMORDIR)/nsbox
 	$(Q)for page in $(MAN); do rm -f $(D)$(MANDIR)/man$${page##*.}/$${page##*/}; done
 	$(Q)if cmp -s daemon/units/nsboxd.json $(D)$(SYSCONFDIR)/nsbox/nsboxd.json; then rm $(D)$(SYSCONFDIR)/nsbox/nsboxd.json; fi
 	$(Q)rm -f $(D)$(UNITDIR)/nsboxd.service $(D)$(UNITDIR)/nsboxd.socket $(D)$(TMPFILESDIR)/nsbox.conf $(D)$(SYSUSERSDIR)/nsbox.conf
-	$(Q)rmdir $(D)$(LIBEXECDIR) $(D)$(INCLUDEDIR)/nsbox $(D)$(SYSCONFDIR)/nsbox $(D)$(dir $(MAXKBDIR)) 2>/dev/null || true
+	$(Q)rmdir $(D)$(APPARMORDIR) $(D)$(LIBEXECDIR) $(D)$(INCLUDEDIR)/nsbox $(D)$(SYSCONFDIR)/nsbox $(D)$(dir $(MAXKBDIR)) 2>/dev/null || true
+
+# Built beside the tree, of what git knows of it (elsewhere: of all but build/).
+DEB_TREE := build/deb/nsbox-$(VERSION)
+# Without what is in the caller's home, such as other interpreters.
+SYSTEM_PATH = $(shell echo "$$PATH" | tr : '\n' | grep -v "^$$HOME/" | paste -sd :)
+deb: ## Debian packages below build/deb
+	$(Q)tests/support/install-packages build package
+	$(Q)rm -rf build/deb && mkdir -p $(DEB_TREE)
+	$(Q)packaging/tree | tar -c -T - | tar -x -C $(DEB_TREE)
+	$(Q)cd $(DEB_TREE) && PATH=$(SYSTEM_PATH) dpkg-buildpackage --build=binary --no-sign -rfakeroot $(or $(filter -j%,$(MAKEFLAGS)),-j$(shell nproc))
+	@ls build/deb/*.deb
 
 dist: ## nsbox-VERSION.tar.gz of the committed state
 	$(Q)mkdir -p build
@@ -477,6 +492,6 @@ clean: ## remove build/
 
 .PHONY: all soak-files soak-snapshots tests bench bench-egress check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
 	check-sanitized quickstart soak soak-here sanitized asan ubsan fuzz-smoke fuzz-targets fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
-	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall dist help clean
+	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall deb dist help clean
 .DEFAULT_GOAL := all
 .SECONDARY:
