@@ -178,6 +178,32 @@ static void count_denials(struct metrics *m, const struct job *j)
 		m->counter[METRIC_NETWORK_REFUSED] += j->network.denials[i].times;
 }
 
+/* Commands of a session have no set-up of their own. */
+static void count_phases(struct metrics *m, const struct job *j)
+{
+	const struct nsbox_result *r = &j->res;
+	const bool made = r->setup_us && j->compiled_us;
+	const struct {
+		bool there;
+		uint64_t us;
+	} spent[METRIC_PHASES_MAX] = {
+		[METRIC_P_QUEUED] = { true, j->started_us - j->queued_us },
+		[METRIC_P_FILES] = { j->staged_us, j->staged_us - j->started_us },
+		[METRIC_P_POLICY] = { j->compiled_us, j->compiled_us - j->staged_us },
+		[METRIC_P_SETUP] = { made, r->setup_us },
+		[METRIC_P_START] = { r->start_us, r->start_us },
+		[METRIC_P_PROGRAM] = { r->wall_us, r->wall_us },
+		[METRIC_P_OUTPUTS] = { j->exited_us, j->finished_us - j->exited_us },
+	};
+
+	for (int p = 0; p < METRIC_PHASES_MAX; p++)
+		if (spent[p].there)
+			metrics_phase(m, p, spent[p].us);
+	for (int i = 0; made && i <= NSBOX_STAGE_READY; i++)
+		if (r->stage_us[i])
+			metrics_stage(m, i, r->stage_us[i]);
+}
+
 void evidence_ended(struct front *f, const struct job *j)
 {
 	struct metrics *m = &f->metrics;
@@ -188,10 +214,11 @@ void evidence_ended(struct front *f, const struct job *j)
 			m->cause[c]++;
 	metrics_observe(m, METRIC_H_WAIT, j->started_us - j->queued_us);
 	metrics_observe(m, METRIC_H_TOTAL, j->finished_us - j->started_us);
-	if (j->res.setup_us)
+	if (j->res.setup_us && j->compiled_us)
 		metrics_observe(m, METRIC_H_SETUP, j->res.setup_us);
 	if (j->res.wall_us)
 		metrics_observe(m, METRIC_H_RUN, j->res.wall_us);
+	count_phases(m, j);
 	count_denials(m, j);
 	m->counter[METRIC_WITNESS] +=
 		j->res.witness_tried != j->res.witness_held || j->error.code == NSBOX_E_SANDBOX;
@@ -206,7 +233,9 @@ char *evidence_metrics(struct front *f, size_t *ret_len)
 	uint64_t alive = 0;
 
 	for (const struct job *j = f->first; j; j = j->next)
-		alive += j->in_spawn;
+		alive += j->in_spawn && !j->session;
+	for (const struct session *s = f->sessions; s; s = s->next)
+		alive += s->plan != NULL;
 	const struct metric_gauge gauges[] = {
 		{ "nsbox_queue_waiting", "Jobs and calls that wait.", queue_length(f->queue) },
 		{ "nsbox_sessions", "Sandboxes that are kept between commands.", f->n_sessions },

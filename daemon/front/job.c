@@ -249,7 +249,7 @@ bool job_give_back(struct job *j)
 		return false; /* a session ends with this service */
 	release(j);
 	j->phase = JOB_QUEUED;
-	j->started_us = j->started_unix_ms = 0;
+	j->started_us = j->started_unix_ms = j->staged_us = j->compiled_us = 0;
 	return true;
 }
 
@@ -330,6 +330,7 @@ static void on_compiled(void *ctx, const struct compile_reply *reply, int plan_f
 		return;
 	}
 	*j->plan = *reply;
+	j->compiled_us = monotonic_us();
 	memcpy(j->policy_sha256, reply->digest, sizeof(j->policy_sha256));
 	j->wall_ms = wall_of(j);
 	j->phase = JOB_RUNNING;
@@ -344,6 +345,7 @@ static void compile(struct job *j)
 	struct nsbox_error err = { 0 };
 	size_t len = 0;
 
+	j->staged_us = monotonic_us();
 	hash_manifest(j);
 	if (policy_text(j, &len, &err) < 0) {
 		job_fail(j, &err);

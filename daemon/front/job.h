@@ -91,6 +91,7 @@ struct job {
 
 	uint64_t created_unix_ms, started_unix_ms, finished_unix_ms;
 	uint64_t queued_us, started_us, finished_us;
+	uint64_t staged_us, compiled_us, exited_us; /* 0: it did not come so far */
 	struct stage *stage;
 	struct compile_ticket *ticket;
 	struct staged staged;

@@ -74,6 +74,7 @@ static void on_exited(struct job *j, struct nsbox_event *ev)
 		return;
 	j->has_result = true;
 	j->res = ev->result;
+	j->exited_us = monotonic_us();
 	if (j->session)
 		j->in_spawn = false; /* the program, that is */
 	capture_finish(&j->out);

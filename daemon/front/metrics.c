@@ -28,14 +28,36 @@ static const struct {
 #undef X
 };
 
-void metrics_observe(struct metrics *m, enum metric_histogram h, uint64_t us)
+static const char *const phases[] = {
+#define X(sym, name) name,
+	METRIC_PHASES(X)
+#undef X
+};
+
+static void observe(struct metric_times *t, uint64_t us)
 {
 	size_t i = 0;
 
 	while (i < METRIC_BUCKETS && us > buckets[i].us)
 		i++;
-	m->histogram[h].bucket[i]++;
-	m->histogram[h].sum_us += us;
+	t->bucket[i]++;
+	t->sum_us += us;
+}
+
+void metrics_observe(struct metrics *m, enum metric_histogram h, uint64_t us)
+{
+	observe(&m->histogram[h], us);
+}
+
+void metrics_phase(struct metrics *m, enum metric_phase p, uint64_t us)
+{
+	observe(&m->phase[p], us);
+}
+
+void metrics_stage(struct metrics *m, int stage, uint64_t us)
+{
+	m->stage[stage].count++;
+	m->stage[stage].sum_us += us;
 }
 
 static void head(FILE *f, const char *name, const char *help, const char *type)
@@ -43,21 +65,53 @@ static void head(FILE *f, const char *name, const char *help, const char *type)
 	fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void put_histogram(FILE *f, const struct metrics *m, size_t h)
+static void put_seconds(FILE *f, uint64_t us)
 {
-	const char *name = histograms[h].name;
+	fprintf(f, "%" PRIu64 ".%06" PRIu64 "\n", us / 1000000, us % 1000000);
+}
+
+/* phase: its label, or NULL. */
+static void put_times(FILE *f, const char *name, const char *phase, const struct metric_times *t)
+{
+	char label[40] = "";
 	uint64_t n = 0;
 
-	head(f, name, histograms[h].help, "histogram");
-	for (size_t i = 0; i < METRIC_BUCKETS; i++) {
-		n += m->histogram[h].bucket[i];
-		fprintf(f, "%s_bucket{le=\"%s\"} %" PRIu64 "\n", name, buckets[i].le, n);
+	if (phase)
+		snprintf(label, sizeof(label), "phase=\"%s\"", phase);
+	for (size_t i = 0; i <= METRIC_BUCKETS; i++) {
+		n += t->bucket[i];
+		fprintf(f, "%s_bucket{%s%sle=\"%s\"} %" PRIu64 "\n", name, label, phase ? "," : "",
+			i < METRIC_BUCKETS ? buckets[i].le : "+Inf", n);
 	}
-	n += m->histogram[h].bucket[METRIC_BUCKETS];
-	fprintf(f, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, n);
-	fprintf(f, "%s_sum %" PRIu64 ".%06" PRIu64 "\n", name, m->histogram[h].sum_us / 1000000,
-		m->histogram[h].sum_us % 1000000);
-	fprintf(f, "%s_count %" PRIu64 "\n", name, n);
+	if (phase)
+		snprintf(label, sizeof(label), "{phase=\"%s\"}", phase);
+	fprintf(f, "%s_sum%s ", name, label);
+	put_seconds(f, t->sum_us);
+	fprintf(f, "%s_count%s %" PRIu64 "\n", name, label, n);
+}
+
+static void put_phases(FILE *f, const struct metrics *m)
+{
+	static const char name[] = "nsbox_job_phase_seconds";
+
+	head(f, name, "What jobs spent their time with.", "histogram");
+	for (size_t i = 0; i < METRIC_PHASES_MAX; i++)
+		put_times(f, name, phases[i], &m->phase[i]);
+}
+
+static void put_stages(FILE *f, const struct metrics *m)
+{
+	static const char name[] = "nsbox_setup_stage_seconds";
+
+	head(f, name, "Stages of making sandboxes.", "summary");
+	for (int i = NSBOX_STAGE_NONE + 1; i <= NSBOX_STAGE_READY; i++) {
+		if (!m->stage[i].count)
+			continue;
+		fprintf(f, "%s_sum{stage=\"%s\"} ", name, nsbox_stage_name(i));
+		put_seconds(f, m->stage[i].sum_us);
+		fprintf(f, "%s_count{stage=\"%s\"} %" PRIu64 "\n", name, nsbox_stage_name(i),
+			m->stage[i].count);
+	}
 }
 
 static void put_causes(FILE *f, const struct metrics *m)
@@ -87,8 +141,12 @@ char *metrics_text(const struct metrics *m, const struct metric_gauge *gauges, s
 		fprintf(f, "%s %" PRIu64 "\n", counters[i].name, m->counter[i]);
 	}
 	put_causes(f, m);
-	for (size_t i = 0; i < METRIC_HISTOGRAMS_MAX; i++)
-		put_histogram(f, m, i);
+	for (size_t i = 0; i < METRIC_HISTOGRAMS_MAX; i++) {
+		head(f, histograms[i].name, histograms[i].help, "histogram");
+		put_times(f, histograms[i].name, NULL, &m->histogram[i]);
+	}
+	put_phases(f, m);
+	put_stages(f, m);
 	if (fclose(f) != 0)
 		free_ptr(&text);
 	return text;

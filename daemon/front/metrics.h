@@ -27,11 +27,28 @@
 	X(RUN, "nsbox_run_seconds", "The program itself.")                                        \
 	X(TOTAL, "nsbox_job_seconds", "From its start to its end, files included.")
 
+/* Of one job, one after the other; what a job had no part of is not counted. */
+#define METRIC_PHASES(X)                                                                          \
+	X(QUEUED, "queued")   /* until its turn */                                                \
+	X(FILES, "files")     /* its files are made into a stream */                              \
+	X(POLICY, "policy")   /* manifest and limits become a plan, or the plan is there */       \
+	X(SETUP, "setup")     /* the sandbox, until its init is ready */                          \
+	X(START, "start")     /* until the program runs, witness included */                      \
+	X(PROGRAM, "program")                                                                     \
+	X(OUTPUTS, "outputs") /* what it left is collected, and told */
+
 enum metric_counter {
 #define X(sym, name, help) METRIC_##sym,
 	METRIC_COUNTERS(X)
 #undef X
 	METRIC_COUNTERS_MAX
+};
+
+enum metric_phase {
+#define X(sym, name) METRIC_P_##sym,
+	METRIC_PHASES(X)
+#undef X
+	METRIC_PHASES_MAX
 };
 
 enum metric_histogram {
@@ -44,11 +61,16 @@ enum metric_histogram {
 
 #define METRIC_BUCKETS 13
 
+struct metric_times {
+	uint64_t bucket[METRIC_BUCKETS + 1], sum_us; /* the last: beyond all */
+};
+
 struct metrics {
 	uint64_t counter[METRIC_COUNTERS_MAX];
+	struct metric_times histogram[METRIC_HISTOGRAMS_MAX], phase[METRIC_PHASES_MAX];
 	struct {
-		uint64_t bucket[METRIC_BUCKETS + 1], sum_us; /* the last: beyond all */
-	} histogram[METRIC_HISTOGRAMS_MAX];
+		uint64_t count, sum_us;
+	} stage[NSBOX_STAGE_READY + 1]; /* of set-ups, by enum nsbox_stage */
 	uint64_t cause[NSBOX_CAUSE_MAX];
 };
 
@@ -59,6 +81,8 @@ struct metric_gauge {
 };
 
 void metrics_observe(struct metrics *m, enum metric_histogram h, uint64_t us);
+void metrics_phase(struct metrics *m, enum metric_phase p, uint64_t us);
+void metrics_stage(struct metrics *m, int stage, uint64_t us);
 /* malloc'd; NULL without memory. */
 char *metrics_text(const struct metrics *m, const struct metric_gauge *gauges, size_t n,
 		   size_t *ret_len);

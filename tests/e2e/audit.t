@@ -78,6 +78,114 @@ def test_receipt(t, daemon):
     t.equal(daemon.ask("GET", "/v1/receipts/none")[0], 404, "no other id has")
 
 
+SHA = "[0-9a-f]{64}"
+# Every field that a receipt has, by its path; what it has to be: a pattern, a value, or a judge.
+RECEIPT = {
+    "kind": "python-function", "workspace_id": "walk", "uid": os.getuid(), "trace_id": "tw", "traceparent": TRACE,
+    "job_id": "job-.*", "receipt_id": "job-.*", "request_sha256": SHA, "manifest_sha256": SHA, "policy_sha256": SHA,
+    "plan_sha256": SHA, "image_digest": "(host|sha256):[0-9a-f]{32,64}",
+    "host.kernel": os.uname().release, "host.machine": os.uname().machine, "host.tier": "cgroup|namespace|process",
+    "host.nsbox": r"[0-9]+\.[0-9]+\.[0-9]+.*",
+    "cause": "exit", "status": 200, "exit_code": 0, "signal": 0, "oom_kills": 0, "pids_limit_hits": 0,
+    "created_ms": 1.5e12, "started_ms": 1.5e12, "finished_ms": 1.5e12, "setup_us": 1, "wall_us": 50000, "cpu_us": 1,
+    "memory_peak": 0, "witness_us": 1,
+    "denials[].layer": "seccomp|egress", "denials[].what": "call|lookup", "denials[].name": "mount|away.example",
+    "denials[].arguments": lambda v: v is None or isinstance(v, str), "denials[].error": "EPERM", "denials[].times": 1,
+    "denials[].why": lambda v: v is None or v, "denials[].pointer": "/network/allow|/syscalls/allow",
+    "denials[].address": lambda v: v is None, "denials[].value": lambda v: v,
+    "enforced[].layer": "[a-zA-Z]+", "enforced[].state": "enforced", "enforced[].evidence": "tried and refused: .*",
+    "notEnforced[].layer": "[a-zA-Z]+", "notEnforced[].state": "unavailable|off|.*", "notEnforced[].why": ".+",
+    "notEnforced[].remedy": ".*", "witness.*": "held",
+    "limits.memory": 1, "limits.disk": 1, "limits.wall_ms": 1000, "limits.pids": 1, "limits.cpu_milli": 1, "limits.stdout": 1,
+    "limits.stderr": 1, "limits.result": 1, "limits.by": "cgroup1|cgroup2|none",
+    "network.lookups": 1, "network.lookups_refused": 1, "network.decisions[].verdict": "refused",
+    "network.decisions[].what": "lookup", "network.decisions[].name": "away.example", "network.decisions[].why": ".+",
+    "network.decisions[].address": lambda v: v is None, "network.decisions[].rule": lambda v: v in (None, "/network/allow"),
+    "network.decisions[].duration_ms": 0, "network.lost": False, "network.*": 0,
+    "stdout.sha256": hashlib.sha256(b"out\n").hexdigest(), "stdout.bytes": 4, "stdout.kept": 4,
+    "stderr.sha256": hashlib.sha256(b"").hexdigest(), "stderr.bytes": 0, "stderr.kept": 0,
+    "result.sha256": SHA, "result.bytes": 1, "result.kept": 1,
+    "outputs[].path": "o", "outputs[].size": 1, "outputs[].sha256": hashlib.sha256(b"1").hexdigest(),
+}
+WALKED = ("import ctypes,socket,time\ndef f(a):\n    print('out', flush=True); open('o', 'w').write('1'); time.sleep(0.05)\n"
+          "    ctypes.CDLL(None).mount(b'a', b'/b', b'c', 0, 0)\n"
+          "    try: socket.getaddrinfo('away.example', 80)\n    except OSError: pass\n    return a")
+
+
+def leaves(value, path=""):
+    if isinstance(value, dict):
+        return [l for key, v in value.items() for l in leaves(v, path + "." + key if path else key)]
+    if isinstance(value, list):
+        return [l for v in value for l in leaves(v, path + "[]")]
+    return [(path, value)]
+
+
+def fits(value, want):
+    """Numbers are bounds from below, but for 0 and what is written as it is."""
+    if callable(want):
+        return want(value)
+    if isinstance(want, str):
+        return isinstance(value, str) and re.fullmatch(want, value) is not None
+    if isinstance(want, bool) or want in (0, 200, 4):
+        return value == want or (want == 0 and isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0)
+    return isinstance(value, (int, float)) and value >= want
+
+
+def test_every_field(t):
+    """One run, and all that is said of it: the receipt field by field, the audit, the metrics, the trace."""
+    with service.Daemon(options=["--runners", "1"]) as d:
+        before = ask(d, "GET", "/metrics")[2]
+        manifest = {"manifestVersion": 1, "name": "m", "network": {"mode": "allowlist", "allow": [
+            {"host": "there.example", "ports": [443], "description": "d"}]}}
+        body = {"code": WALKED, "params": {"a": 1}, "outputs": ["*"], "manifest": manifest, "workspace_id": "walk",
+                "trace_id": "tw"}
+        status, headers, text = ask(d, "POST", "/v1/execute/python-function", body, {"traceparent": TRACE})
+        reply = json.loads(text)
+        t.equal((status, reply["data"], headers.get("traceparent")), (200, 1, TRACE), "a run that does a bit of everything")
+        _, _, raw = ask(d, "GET", "/v1/receipts/" + reply["receipt_id"])
+        receipt = json.loads(raw)
+        found = leaves(receipt)
+        wrong = [(path, value) for path, value in found if not fits(value, RECEIPT.get(
+            path, RECEIPT.get(path.rpartition(".")[0] + ".*", lambda v: False)))]
+        t.equal(wrong, [], "every field of its receipt is what it should be")
+        absent = {p for p in RECEIPT if not p.endswith("*")} - {path for path, _ in found}
+        t.ok(all(p.startswith("notEnforced") or p in ("denials[].value",) for p in absent), "and none is missing", str(absent))
+        t.equal((receipt["request_sha256"], receipt["manifest_sha256"]), (sha(json.dumps(body)), sha(json.dumps(
+            manifest, separators=(",", ":")))), "the request and the manifest by hash, as they were sent")
+        t.equal(len({receipt[h + "_sha256"] for h in ("request", "manifest", "policy", "plan")}), 4,
+                "as it was resolved, and as it was compiled")
+        t.ok(receipt["created_ms"] <= receipt["started_ms"] <= receipt["finished_ms"], "times follow each other")
+        lines = [l for l in audit(d) if l.get("job") == reply["job_id"]]
+        t.equal([l["event"] for l in lines], ["accept", "start", *["network"] * len(receipt["network"]["decisions"]), "finish"],
+                "the audit has its way")
+        t.equal((lines[0]["traceparent"], lines[-1]["receipt_sha256"]), (TRACE, sha(raw)), "its trace, and the receipt's hash")
+        walk_metrics(t, d, before)
+
+
+def walk_metrics(t, d, before):
+    after = ask(d, "GET", "/metrics")[2]
+    grew = lambda name: number(after, name) - number(before, name)
+    for phase in ("queued", "files", "policy", "setup", "start", "program", "outputs"):
+        t.equal(grew('nsbox_job_phase_seconds_count{phase="%s"}' % phase), 1, "a run has its phase '%s'" % phase)
+    t.ok(number(after, 'nsbox_job_phase_seconds_sum{phase="program"}') >= 0.05, "which lasted as long as it did")
+    t.ok(number(after, 'nsbox_setup_stage_seconds_count{stage="overlay"}') == 1, "stages of its sandbox are counted")
+    t.ok(grew("nsbox_denied_calls_total") >= 1 and grew("nsbox_denied_network_total") >= 1, "so is what was refused")
+    t.equal((grew('nsbox_jobs_ended_total{cause="exit"}'), grew("nsbox_queue_wait_seconds_count")), (1, 1), "and how it ended")
+    _, first = d.ask("POST", JOBS, {"kind": "command", "command": "sleep 300"})
+    t.ok(tap.wait_until(lambda: d.ask("GET", JOBS + "/" + first["id"])[1]["state"] == "running", 60), "one job runs")
+    _, second = d.ask("POST", JOBS, {"kind": "command", "command": "true"})
+    gauges = lambda: tuple(number(ask(d, "GET", "/metrics")[2], "nsbox_" + n) for n in (
+        "queue_waiting", "jobs_running", "sandboxes_alive", "sessions"))
+    t.ok(tap.wait_until(lambda: gauges() == (1, 1, 1, 0), 60), "one waits, one runs, in one sandbox", str(gauges()))
+    d.ask("DELETE", JOBS + "/" + first["id"])
+    for job in (first, second):
+        d.ask("GET", JOBS + "/%s?wait=60" % job["id"])
+    command(d, "true", session_id="s")
+    t.ok(tap.wait_until(lambda: gauges() == (0, 0, 1, 1), 60), "a session is one, though nothing runs", str(gauges()))
+    d.ask("DELETE", "/v1/sessions/s")
+    t.ok(tap.wait_until(lambda: gauges() == (0, 0, 0, 0), 60), "then there is none", str(gauges()))
+
+
 def test_audit(t, daemon):
     reply = command(daemon, "echo %s" % SECRET, env={"PASSWORD": SECRET}, trace_id="au", stdin=SECRET,
                     files=[{"path": "x", "content": SECRET}])
@@ -190,9 +298,9 @@ def test_metrics(t, daemon):
         t.equal(number(after, name) - number(before, name), n, "%s counts" % name)
     t.equal((number(after, "nsbox_queue_waiting"), number(after, "nsbox_jobs_running")), (0, 0), "nothing waits or runs")
     names = [l for l in after.splitlines() if not l.startswith("#")]
-    bad = [l for l in names if not re.fullmatch(r'[a-z_]+(\{[a-z]+="[^"]*"\})? [0-9.]+', l)]
+    bad = [l for l in names if not re.fullmatch(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.]+', l)]
     t.ok(len(names) > 60 and not bad, "every line has the form", str(bad))
-    typed = set(re.findall(r"^# TYPE (\S+) (?:counter|gauge|histogram)$", after, re.M))
+    typed = set(re.findall(r"^# TYPE (\S+) (?:counter|gauge|histogram|summary)$", after, re.M))
     t.equal({re.sub(r"(_bucket|_sum|_count)?(\{.*)? .*", "", l) for l in names} - typed, set(), "and a type")
     manual = leftovers.read(os.path.join(paths.ROOT, "docs", "nsboxd.8"))
     t.equal(sorted(n for n in typed if n not in manual), [], "the manual knows every metric")
@@ -232,7 +340,7 @@ def main():
             run.__name__ = test.__name__
             return run
         return tap.run([*map(with_daemon, (test_receipt, test_audit, test_denied, test_metrics, test_trace, test_log)),
-                        test_chain])
+                        test_every_field, test_chain])
 
 
 if __name__ == "__main__":

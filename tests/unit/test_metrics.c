@@ -44,6 +44,27 @@ START_TEST(test_histogram)
 }
 END_TEST
 
+START_TEST(test_phases)
+{
+	auto_free char *s = NULL;
+
+	memset(&m, 0, sizeof(m));
+	metrics_phase(&m, METRIC_P_SETUP, 20000);
+	metrics_phase(&m, METRIC_P_SETUP, 30000);
+	metrics_stage(&m, NSBOX_STAGE_OVERLAY, 700);
+	s = text();
+	has(s, "# TYPE nsbox_job_phase_seconds histogram\n");
+	has(s, "nsbox_job_phase_seconds_bucket{phase=\"setup\",le=\"0.025\"} 1\n");
+	has(s, "nsbox_job_phase_seconds_bucket{phase=\"setup\",le=\"+Inf\"} 2\n");
+	has(s, "nsbox_job_phase_seconds_sum{phase=\"setup\"} 0.050000\n");
+	has(s, "nsbox_job_phase_seconds_count{phase=\"program\"} 0\n");
+	has(s, "# TYPE nsbox_setup_stage_seconds summary\n");
+	has(s, "nsbox_setup_stage_seconds_sum{stage=\"overlay\"} 0.000700\n");
+	has(s, "nsbox_setup_stage_seconds_count{stage=\"overlay\"} 1\n");
+	ck_assert_ptr_null(strstr(s, "stage=\"pivot\""));
+}
+END_TEST
+
 START_TEST(test_names)
 {
 	auto_free char *s = NULL;
@@ -79,6 +100,7 @@ int main(void)
 
 	suite_add_tcase(s, tc);
 	tcase_add_test(tc, test_histogram);
+	tcase_add_test(tc, test_phases);
 	tcase_add_test(tc, test_names);
 	tcase_add_test(tc, test_buckets_rise);
 	srunner_set_tap(sr, "-");
