@@ -106,6 +106,7 @@ $(B)/obj/overlay/runner_py.o: nsbox/runner/python.py
 $(B)/obj/daemon/front/api.o: daemon/front/openapi.json
 $(B)/obj/daemon/front/mcp_tools.o: daemon/front/mcp_tools.json
 $(B)/obj/daemon/front/api_tools.o: daemon/front/tools_describe.py
+$(B)/obj/daemon/front/ui.o: $(wildcard daemon/front/ui/*)
 
 $(LIB_A): $(call obj,$(LIB_SRC))
 	$(call say,AR,$@)

@@ -8,6 +8,7 @@
 #include "daemon/front/json_reply.h"
 #include "daemon/front/mcp.h"
 #include "daemon/front/tools.h"
+#include "daemon/front/ui.h"
 #include "nsbox/util.h"
 
 /* openapi.json as it is in the source: what the interface says of itself. */
@@ -209,6 +210,8 @@ static const struct route {
 	{ "GET", "/mcp/", mcp_get, true, NULL, false, true },
 	{ "DELETE", "/mcp/", mcp_delete, true, NULL, false, true },
 	{ "GET", "/metrics", on_metrics, false },
+	{ "GET", "/ui", ui_get, false },
+	{ "GET", "/ui/", ui_get, true },
 	{ "GET", "/healthz", on_health, false },
 	{ "GET", "/openapi.json", on_openapi, false },
 	{ "GET", "/v1/capabilities", on_capabilities, false },

@@ -30,6 +30,7 @@
 #include "daemon/front/mcp.h"
 #include "daemon/front/snapshot.h"
 #include "daemon/front/tools.h"
+#include "daemon/front/ui.h"
 #include "nsbox/util.h"
 
 #define ASKED_BYTES	(UINT64_C(512) << 20) /* a full queue of small jobs stays below */
@@ -322,7 +323,8 @@ static void raise_files(void)
 static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, int egress_fd,
 		  const char *compile, struct nsbox_error *err)
 {
-	const struct http_handlers handlers = { api_request, api_gone, on_token, on_refused, f };
+	const struct http_handlers handlers = { api_request, api_gone,	 on_token,
+						ui_is_open,  on_refused, f };
 	const struct queue_limits none = { 0 };
 	int r;
 

@@ -187,6 +187,8 @@ static bool let_in(struct http_request *rq)
 	if (rq->peer != WHO_NO_UID)
 		return true;
 	rq->workspace = to->token(to->ctx, http_header(rq, "Authorization"));
+	if (!rq->workspace && to->open(rq))
+		return true;
 	if (!rq->workspace)
 		refuse(rq, 401, "a token is needed: Authorization: Bearer TOKEN");
 	return rq->workspace;

@@ -20,6 +20,8 @@ struct http_handlers {
 	void (*gone)(void *ctx, struct http_request *rq);
 	/* The workspace that an Authorization header (NULL: none) stands for; NULL: none. */
 	const char *(*token)(void *ctx, const char *header);
+	/* It needs no token. */
+	bool (*open)(const struct http_request *rq);
 	/* It was refused at the door, and has been answered. */
 	void (*refused)(void *ctx, struct http_request *rq, const char *why);
 	void *ctx;
