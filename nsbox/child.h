@@ -23,6 +23,7 @@ struct child {
 	int files_fd;		   /* file stream to unpack, or -1 */
 	int upper_from;		   /* layer stream that the upper layer begins with, or -1 */
 	int disk;		   /* mount of the upper layer where that is on disk, or -1 */
+	bool on_disk;		   /* it is, also once that was mounted */
 	const struct share *share; /* the host's directory of OP_SHARED */
 	bool track;		   /* the upper layer will be asked for */
 	bool single_id;		   /* one id is mapped: init and payload share it */

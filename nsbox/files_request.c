@@ -125,6 +125,12 @@ int nsbox_sandbox_upper(struct nsbox_sandbox *sb, enum nsbox_upper form, uint32_
 			"the workspace has a size of its own (filesystem.workspace.size) or is "
 			"shared (\"rw\"), and so is no part of the root, whose files alone are "
 			"kept: leave that out");
+	if (sb->poor_upper)
+		return nsbox_fail(err, NSBOX_E_UNSUPPORTED, ENOTSUP,
+				  "the sandbox's changes cannot be told from its image's files: a "
+				  "tmpfs of this kernel has no attributes for that, which takes "
+				  "Linux 6.6, or an upper layer on disk (root of the host, loop "
+				  "devices and mke2fs)");
 	if (sb->files_running >= NSBOX_FILES_AT_ONCE)
 		return nsbox_fail(err, NSBOX_E_LIMIT, EBUSY,
 				  "%d requests about the sandbox's files are under way",

@@ -21,10 +21,12 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 
 #include "nsbox/cgroup.h"
 #include "nsbox/host_private.h"
 #include "nsbox/ids.h"
+#include "nsbox/layer_stream.h"
 #include "nsbox/stage.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
@@ -87,6 +89,22 @@ static int try_overlay(void)
 	return 0;
 }
 
+/* Exit status of a child for which all went well, but that. No errno. */
+#define PLAIN_TMPFS 200
+
+/* In what try_overlay() has made. Without it an overlay mounts, and cannot do all that it should. */
+static int try_attributes(void)
+{
+	return setxattr("u", OVL_PREFIX "probe", "y", 1, 0) == 0 ? 0 : PLAIN_TMPFS;
+}
+
+static int try_whole_overlay(void)
+{
+	int r = try_overlay();
+
+	return r ? r : try_attributes();
+}
+
 static int try_proc(void)
 {
 	static const char *const opts[] = { "hidepid", "2", NULL };
@@ -145,7 +163,14 @@ static int try_whole(void)
 		r = try_proc();
 	if (r == 0)
 		r = try_nftables();
-	return r;
+	return r ? r : try_attributes();
+}
+
+/* 0 or an errno, and a note of what is no error. */
+static int take_plain(struct nsbox_host *h, int r)
+{
+	h->plain_tmpfs |= r == PLAIN_TMPFS;
+	return r == PLAIN_TMPFS ? 0 : r;
 }
 
 static bool try_seccomp(void)
@@ -235,7 +260,8 @@ static void probe_each(struct nsbox_host *h)
 	for (unsigned i = 0; i < ARRAY_SIZE(namespaces); i++)
 		if (try_in(CLONE_NEWUSER | namespaces[i].flag, (int)h->ids_kind, NULL) == 0)
 			h->namespaces |= NSBOX_LAYER_BIT(namespaces[i].layer);
-	h->overlay_errno = try_in(CLONE_NEWUSER | CLONE_NEWNS, (int)h->ids_kind, try_overlay);
+	h->overlay_errno = take_plain(
+		h, try_in(CLONE_NEWUSER | CLONE_NEWNS, (int)h->ids_kind, try_whole_overlay));
 	h->proc_errno =
 		try_in(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID, (int)h->ids_kind, try_proc);
 	h->nftables_errno = try_in(CLONE_NEWUSER | CLONE_NEWNET, (int)h->ids_kind, try_nftables);
@@ -251,7 +277,7 @@ static void probe_namespaces(struct nsbox_host *h)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(namespaces); i++)
 		all |= NSBOX_LAYER_BIT(namespaces[i].layer);
-	if (try_in(host_namespace_flags(all), (int)h->ids_kind, try_whole) == 0)
+	if (take_plain(h, try_in(host_namespace_flags(all), (int)h->ids_kind, try_whole)) == 0)
 		h->namespaces = all;
 	else
 		probe_each(h);

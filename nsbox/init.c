@@ -324,7 +324,7 @@ static void usage(struct init *in)
 	const struct mount_op *ops = blob_get(plan, SEC_OPS, sizeof(*ops), &n);
 
 	/* An overlay answers for its upper layer. */
-	if (!(child_fixed(in->child)->flags & PLAN_UPPER_DISK))
+	if (!in->child->on_disk)
 		rep.bytes = held_by("/");
 	for (size_t i = 0; i < n; i++) {
 		if (ops[i].kind == OP_TMPFS)

@@ -108,6 +108,13 @@ void judge_exit(const struct nsbox_sandbox *sb, const struct exec *ex, struct ns
 		r->cause = ex->stop_cause;
 	else
 		r->cause = cause_of_end(sb, ex, r);
+	if (sb->poor_upper && !r->error.code)
+		nsbox_format(
+			r->error.msg, sizeof(r->error.msg),
+			"directories of the image cannot be removed or made anew in this run, and "
+			"its changes not be listed or kept: a tmpfs of this kernel has no "
+			"attributes for that, which takes Linux 6.6, or root with loop devices "
+			"and mke2fs");
 	if (r->cause == NSBOX_CAUSE_POLICY)
 		nsbox_fail_at(&r->error, NSBOX_STAGE_SECCOMP, NSBOX_E_EXEC, 0,
 			      "the system call filter ended the program: it made a call of a "

@@ -72,6 +72,7 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 		.files_fd = sb->opt.files_fd,
 		.upper_from = sb->opt.upper_from > 0 ? sb->opt.upper_from : -1,
 		.disk = disk,
+		.on_disk = disk >= 0,
 		.share = share,
 		.track = sb->opt.track,
 		.single_id = sb->ids_kind == NSBOX_IDS_SINGLE,
@@ -232,6 +233,24 @@ static struct ids_payload payload_of(const struct nsbox_sandbox *sb, const struc
 	return share->path ? share->owner : ids_of_slot(sb->slot.number);
 }
 
+/*
+ * Before Linux 6.6 a tmpfs has no place for what overlayfs has to remember of a directory that was
+ * removed or made anew: over an image such changes fail there. (Over the host's, whose lowest layer is
+ * nsbox's own skeleton, there is nothing to remove.)
+ */
+static int make_upper(struct nsbox_sandbox *sb, const struct nsbox_root *root, int *ret,
+		      struct nsbox_error *err)
+{
+	bool poor = sb->opt.plain_tmpfs && !(sb->fixed->flags & PLAN_ROOT_RDONLY) &&
+		    strncmp(nsbox_root_digest(root), "host:", 5) != 0;
+
+	if (sb->fixed->flags & PLAN_UPPER_DISK)
+		return make_disk(sb, root, ret, err);
+	/* Nobody asked for a disk: where there can be none the result says what is lost. */
+	sb->poor_upper = poor && make_disk(sb, root, ret, NULL) < 0;
+	return 0;
+}
+
 static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 		      struct nsbox_error *err)
 {
@@ -245,8 +264,8 @@ static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 	child_end = pair[1];
 	sb->created_us = monotonic_us();
 	r = share_open(sb->plan, sb->opt.shared, sb->ids_kind == NSBOX_IDS_PRIVILEGED, &share, err);
-	if (r == 0 && (sb->fixed->flags & PLAN_UPPER_DISK))
-		r = make_disk(sb, root, &disk, err);
+	if (r == 0)
+		r = make_upper(sb, root, &disk, err);
 	if (r == 0)
 		r = spawn_init(sb, root, child_end, disk, &share, err);
 	if (r < 0)

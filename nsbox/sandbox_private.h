@@ -66,6 +66,7 @@ struct nsbox_sandbox {
 	struct nsbox_sandbox_options opt;
 	uint32_t want;	  /* layers asked for and there */
 	uint32_t missing; /* preferred and not there */
+	bool poor_upper;  /* a tmpfs that overlayfs cannot do everything on */
 	int ids_kind;
 	struct slot slot;
 	struct cgroup cg;

@@ -34,11 +34,27 @@ static int fail(int errnum, const char *what, struct nsbox_error *err)
 			     what);
 }
 
+/* Older kernels have no nameless files on overlayfs, which is what a container has for a root. */
+static int open_nameless(const char *dir)
+{
+	static unsigned serial;
+	char path[4096];
+	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd >= 0 || errno != EOPNOTSUPP)
+		return fd;
+	nsbox_format(path, sizeof(path), "%s/.disk.%d.%u", dir, (int)getpid(), serial++);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		unlink(path);
+	return fd;
+}
+
 /* Sparse: what is not written takes no room. On top of what was asked comes what the file system has for
  * itself: inodes, what it holds back against fragmentation (2 %, 16 MiB at most), maps. */
 static int make_file(const char *dir, uint64_t bytes, uint64_t inodes, struct nsbox_error *err)
 {
-	auto_close int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	auto_close int fd = open_nameless(dir);
 	uint64_t size = bytes + inodes * INODE_BYTES + MIN(bytes / 48, UINT64_C(16) << 20) +
 			bytes / 4096 + (UINT64_C(1) << 20);
 

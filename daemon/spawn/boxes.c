@@ -167,6 +167,7 @@ static int make(struct spawn *s, struct box *b, const struct wire_request *q, co
 		unsigned n, struct nsbox_error *err)
 {
 	struct nsbox_sandbox_options opt = { .layers = s->layers,
+					     .plain_tmpfs = s->host.plain_tmpfs,
 					     .files_fd = q->arg & WIRE_NEW_FILES ? fds[1] : -1,
 					     .upper_from =
 						     q->arg & WIRE_NEW_UPPER ? fds[n - 1] : -1,

@@ -119,6 +119,11 @@ static const char single_id[] = "for a range of ids per sandbox: CAP_SETUID and 
 				"nsboxd has them when it is started "
 				"by root; lines in /etc/subuid are not used";
 
+static const char plain_tmpfs[] =
+	"a tmpfs keeps no user.* attributes (Linux 6.6 does): over an imported image the upper layer goes "
+	"to disk, which takes root, loop devices and mke2fs; without, directories of the image cannot be "
+	"removed or made anew";
+
 /* ------------------------------------------------------------------ JSON */
 
 static struct json_object *layers_json(const struct nsbox_host *h)
@@ -199,6 +204,8 @@ static void print_json(const struct nsbox_host *h)
 	json_object_object_add(o, "cgroupVersion", json_object_new_int((int)h->cgroup_kind));
 	json_object_object_add(o, "idMap", json_object_new_string(single ? "single" : "range"));
 	json_object_object_add(o, "idMapRemedy", single ? json_object_new_string(single_id) : NULL);
+	json_object_object_add(o, "tmpfsNote",
+			       h->plain_tmpfs ? json_object_new_string(plain_tmpfs) : NULL);
 	json_object_object_add(o, "cpus", json_object_new_int(h->cpus));
 	json_object_object_add(o, "layers", layers_json(h));
 	json_object_object_add(o, "next", next_json(h));
@@ -285,6 +292,8 @@ static void print_text(const struct nsbox_host *h)
 					: "a range per sandbox: runs are of different users");
 	if (single)
 		printf("          remedy: %s\n", single_id);
+	if (h->plain_tmpfs)
+		printf("tmpfs     %s\n", plain_tmpfs);
 	putchar('\n');
 	print_layers(h);
 	print_advice(h);

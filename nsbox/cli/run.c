@@ -470,6 +470,7 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 {
 	struct nsbox_sandbox_options so = {
 		.layers = nsbox_host_layers(&c->host),
+		.plain_tmpfs = c->host.plain_tmpfs,
 		.files_fd = c->files,
 		.egress = true,
 		.observe = true,

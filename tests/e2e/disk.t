@@ -20,6 +20,7 @@ os.chmod(PLACE, 0o755)
 STATE = os.path.join(PLACE, "state")
 ENV = {**os.environ, "NSBOX_STATE_DIR": STATE}
 PRIVILEGED = os.geteuid() == 0
+ENOSYS = os.path.join(paths.BUILD, "tests", "tools", "enosys")
 BIG = {"memory": "32Mi", "disk": "48Mi"}
 SMALL = {"memory": "32Mi", "disk": "12Mi"}
 
@@ -95,13 +96,13 @@ def test_disk(t):
 
 
 def test_images(t):
-    if not PRIVILEGED:
-        return
     tree = images.busybox_tree(os.path.join(PLACE, "tree"))
     os.makedirs(tree + "/data/sub")
     with open(tree + "/data/sub/f", "w", encoding="utf-8") as f:
         f.write("of the image\n")
     subprocess.run([paths.NSBOX, "image", "import", "img", tree], env=ENV, check=True, capture_output=True)
+    if not PRIVILEGED:
+        return
     script = "rm -r /data/sub && mkdir /data/sub && ls -A /data/sub && echo new >/data/sub/g && cat /data/sub/*"
     t.equal(run(BIG, script, "--image", "img", profile="build")[:2], (0, "new\n"), "whiteouts and opaque directories on disk")
 
@@ -116,6 +117,59 @@ def test_killed(t):
     p.send_signal(signal.SIGKILL)
     p.wait()
     t.ok(nothing_left(), "when its owner is killed nothing is left", str(devices()))
+
+
+TREE = "rm -r /data/sub && mkdir /data/sub && echo anew; ls -A /data/sub; read x"
+
+
+def test_plain_tmpfs(t):
+    """A kernel before 6.6, whose tmpfs keeps no user.* attributes: the probe sees none here either."""
+    if not os.access(ENOSYS, os.X_OK):
+        tap.skip_all("%s is not built: make tests" % ENOSYS)
+    plain = [ENOSYS, "setxattr:EOPNOTSUPP", "--", paths.NSBOX, "run", "--manifest", manifest(SMALL, profile="build")]
+    twin = plain[3:]
+    told = json.loads(subprocess.run([paths.NSBOX, "doctor", "--json"], env=ENV, capture_output=True, check=False).stdout)
+    real = told["tmpfsNote"] is not None  # it is one
+    for what, argv, image, old in (("an image", plain, "img", True), ("the host's", plain, "host", False), ("the twin", twin, "img", real)):
+        disk = old and PRIVILEGED
+        report = os.path.join(PLACE, "report")
+        p = subprocess.Popen([*argv, "--image", image, "--result", report, "--", "sh", "-c", TREE if image == "img" else "echo anew; read x"],
+                             env=ENV, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        t.equal((p.stdout.readline(), len(devices()) == 1), (b"anew\n", disk), "%s: its upper layer is %s" % (what, "on disk" if disk else "in memory"))
+        p.communicate(b"\n")
+        with open(report, encoding="utf-8") as f:
+            notes = json.load(f)["notes"]
+        poor = old and not PRIVILEGED
+        t.equal(any("6.6" in n for n in notes), poor, "%s: and the report %s what is lost" % (what, "says" if poor else "has nothing of"))
+        t.ok(nothing_left(), "nothing is left of it", str(devices()))
+    if not PRIVILEGED:
+        done = subprocess.run([*plain, "--image", "img", "--changes", "--", "true"], env=ENV, capture_output=True, check=False)
+        t.ok(done.returncode == 125 and b"changes cannot be told" in done.stderr, "refused: to list changes that cannot be told", done.stderr)
+
+
+def overlaid(where):
+    """A state directory on an overlay, as a container's is."""
+    for name in ("lower", "upper", "work", "merged"):
+        os.makedirs(os.path.join(where, name))
+    options = "lowerdir={0}/lower,upperdir={0}/upper,workdir={0}/work".format(where)
+    subprocess.run(["mount", "-t", "overlay", "-o", options, "none", where + "/merged"], check=True)
+    return where + "/merged/state"
+
+
+def test_on_overlay(t):
+    """Images and disks below an overlay, which can be no upper layer itself."""
+    if not PRIVILEGED:
+        return
+    where = os.path.join(PLACE, "overlay")
+    env = {**ENV, "NSBOX_STATE_DIR": overlaid(where)}
+    try:
+        subprocess.run([paths.NSBOX, "image", "import", "img", os.path.join(PLACE, "tree")], env=env, check=True, capture_output=True)
+        for resources in (SMALL, BIG):
+            done = subprocess.run([paths.NSBOX, "run", "--manifest", manifest(resources, profile="build"), "--image", "img", "--", "sh", "-c", TREE],
+                                  env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            t.equal((done.stdout, done.stderr), (b"anew\n", b""), "an image whose layers are on an overlay, disk %s" % resources["disk"])
+    finally:
+        tap.wait_until(lambda: subprocess.run(["umount", where + "/merged"], capture_output=True, check=False).returncode == 0, 60)
 
 
 def test_service(t):
@@ -134,7 +188,7 @@ def test_service(t):
 
 def main():
     try:
-        return tap.run([test_memory, test_disk, test_images, test_killed, test_service])
+        return tap.run([test_memory, test_disk, test_images, test_plain_tmpfs, test_on_overlay, test_killed, test_service])
     finally:
         shutil.rmtree(PLACE, ignore_errors=True)
 

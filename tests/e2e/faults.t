@@ -39,6 +39,7 @@ FAULTS = [
     ("setsid", "session"),
     ("mount", "overlay"),
     ("mount:EPERM", "overlay"),
+    ("mount:ENODEV", "modprobe overlay"),
     ("pivot_root", "pivot"),
     ("openat2", "upper layer"),
     ("fsopen", "/dev"),

@@ -37,6 +37,7 @@ struct nsbox_host {
 	uint32_t userns_setting; /* enum nsbox_userns_setting, read where there is an errno */
 	bool overlay_userns; /* overlay with userxattr on a tmpfs upper mounts in a user namespace */
 	int32_t overlay_errno;
+	bool plain_tmpfs; /* a tmpfs keeps no user.* attributes (before Linux 6.6), which overlayfs needs */
 	bool proc_mountable; /* a fresh procfs mounts in a user + pid namespace */
 	int32_t proc_errno;
 	bool nftables; /* a table can be made in a fresh network namespace */

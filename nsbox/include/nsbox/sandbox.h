@@ -172,6 +172,10 @@ struct nsbox_sandbox_options {
 	 * NULL: an absolute path without links. Its owner, who may not be root and is the caller unless
 	 * that is root, is who the payload is outside. */
 	const char *shared;
+	/* nsbox_host.plain_tmpfs: the upper layer over an imported image is then on disk, as where
+	 * resources.disk is more than memory. Where none can be made nsbox_result.error has a note, and
+	 * nsbox_sandbox_upper() is refused. */
+	bool plain_tmpfs;
 	bool egress; /* the owner takes the listeners of a plan that grants egress */
 	/* Count refused system calls. Each exec then has a process outside that answers them, with
 	 * the errno that the plan's filter has for them and never otherwise. */
