@@ -113,23 +113,23 @@ static int make_fs(int fd, uint64_t inodes, uid_t uid, gid_t gid, struct nsbox_e
 	return status ? fail(0, "mke2fs failed", err) : 0;
 }
 
-static int configure(int loop, int file)
+static int configure(int loop, int file, bool direct)
 {
 	struct loop_config c = {
 		.fd = (uint32_t)file,
-		.info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO,
+		.info.lo_flags = LO_FLAGS_AUTOCLEAR | (direct ? LO_FLAGS_DIRECT_IO : 0),
 	};
 
 	if (ioctl(loop, LOOP_CONFIGURE, &c) == 0)
 		return 0;
-	if (errno != EINVAL)
+	if (errno != EINVAL || !direct)
 		return -errno;
 	c.info.lo_flags = LO_FLAGS_AUTOCLEAR; /* not every file system reads around its cache */
 	return ioctl(loop, LOOP_CONFIGURE, &c) < 0 ? -errno : 0;
 }
 
 /* Another may take the free one first. */
-static int attach(int file, char *path, int size, struct nsbox_error *err)
+static int attach(int file, bool direct, char *path, int size, struct nsbox_error *err)
 {
 	auto_close int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
 	int r = -EBUSY;
@@ -146,19 +146,32 @@ static int attach(int file, char *path, int size, struct nsbox_error *err)
 		loop = open(path, O_RDWR | O_CLOEXEC);
 		if (loop < 0)
 			return fail(errno, "open a loop device", err);
-		r = configure(loop, file);
+		r = configure(loop, file, direct);
 		if (r == 0)
 			return take_fd(&loop);
 	}
 	return fail(-r, "set up a loop device", err);
 }
 
-int upper_disk_make(const char *dir, uint64_t bytes, uint64_t inodes, uid_t uid, gid_t gid,
-		    int *ret_mount, struct nsbox_error *err)
+static int mount_file(int file, bool direct, int *ret_mount, struct nsbox_error *err)
 {
 	char path[32];
 	const char *const opts[] = { "source", path, NULL };
-	auto_close int file = -1, loop = -1;
+	auto_close int loop = attach(file, direct, path, sizeof(path), err);
+
+	if (loop < 0)
+		return loop;
+	*ret_mount = new_mount("ext4", opts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	/* An overlay says that it can read around its cache, whatever is below it can. */
+	if (*ret_mount == -EIO && direct)
+		return -EAGAIN;
+	return *ret_mount < 0 ? fail(-*ret_mount, "mount the run's disk", err) : 0;
+}
+
+int upper_disk_make(const char *dir, uint64_t bytes, uint64_t inodes, uid_t uid, gid_t gid,
+		    int *ret_mount, struct nsbox_error *err)
+{
+	auto_close int file = -1;
 	int r;
 
 	/* Before anything is made: who may not mount has no use for it. */
@@ -170,9 +183,6 @@ int upper_disk_make(const char *dir, uint64_t bytes, uint64_t inodes, uid_t uid,
 	r = make_fs(file, inodes, uid, gid, err);
 	if (r < 0)
 		return r;
-	loop = attach(file, path, sizeof(path), err);
-	if (loop < 0)
-		return loop;
-	*ret_mount = new_mount("ext4", opts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-	return *ret_mount < 0 ? fail(-*ret_mount, "mount the run's disk", err) : 0;
+	r = mount_file(file, true, ret_mount, err);
+	return r == -EAGAIN ? mount_file(file, false, ret_mount, err) : r;
 }
