@@ -119,10 +119,11 @@ static const char single_id[] = "for a range of ids per sandbox: CAP_SETUID and 
 				"nsboxd has them when it is started "
 				"by root; lines in /etc/subuid are not used";
 
-static const char plain_tmpfs[] =
-	"a tmpfs keeps no user.* attributes (Linux 6.6 does): over an imported image the upper layer goes "
-	"to disk, which takes root, loop devices and mke2fs; without, directories of the image cannot be "
-	"removed or made anew";
+static const char plain_tmpfs[] = "a tmpfs keeps no user.* attributes (Linux 6.6 does): over an "
+				  "imported image the upper layer goes "
+				  "to disk, which takes root, loop devices and mke2fs; without, "
+				  "directories of the image cannot be "
+				  "removed or made anew";
 
 /* ------------------------------------------------------------------ JSON */
 
