@@ -107,6 +107,23 @@ def test_images(t):
     t.equal(run(BIG, script, "--image", "img", profile="build")[:2], (0, "new\n"), "whiteouts and opaque directories on disk")
 
 
+def test_submount(t):
+    """An image's directory in which another file system is mounted, as /proc is: that is an empty directory then."""
+    if not PRIVILEGED:
+        return
+    tree = images.busybox_tree(os.path.join(PLACE, "mounted"))
+    os.makedirs(tree + "/mnt")
+    subprocess.run(["mount", "-t", "tmpfs", "none", tree + "/mnt"], check=True)
+    try:
+        with open(tree + "/mnt/marker.txt", "w", encoding="ascii") as f:
+            f.write("marker\n")
+        subprocess.run([paths.NSBOX, "image", "import", "mounted", tree], env=ENV, check=True, capture_output=True)
+    finally:
+        subprocess.run(["umount", tree + "/mnt"], check=True)
+    t.equal(run(SMALL, "echo works; ls -A /mnt | wc -l", "--image", "mounted")[:2], (0, "works\n0\n"),
+            "an image of a directory with another file system in it")
+
+
 def test_killed(t):
     if not PRIVILEGED:
         return
@@ -189,7 +206,7 @@ def test_service(t):
 
 def main():
     try:
-        return tap.run([test_memory, test_disk, test_images, test_plain_tmpfs, test_on_overlay, test_killed, test_service])
+        return tap.run([test_memory, test_disk, test_images, test_plain_tmpfs, test_on_overlay, test_submount, test_killed, test_service])
     finally:
         shutil.rmtree(PLACE, ignore_errors=True)
 
