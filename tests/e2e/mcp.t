@@ -6,15 +6,13 @@ clients do wrong. tests/e2e/heavy/mcp-sdk.t is the same with clients written els
 import base64
 import json
 import os
-import subprocess
 import sys
-import threading
 
 import jsonschema
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import mcp, paths, service, tap
+from nsboxtest import mcp, service, tap
 
 daemon = None
 PLACE = "/mcp/team/box"

@@ -197,6 +197,44 @@ def test_asyncio(t):
     asyncio.run(streams(t))
 
 
+def test_backend(t):
+    """As deepagents uses a sandbox. It is not installed here: what is answered has its shape."""
+    from nsbox.deepagents import SandboxBackend
+    b = SandboxBackend(client.session("deep"), max_output=1000)
+    t.equal((b.id, b.write("a/b.txt", "one\ntwo\ntwo\n").path), ("nsbox-deep", "/workspace/a/b.txt"), "a new file")
+    t.ok("already exists" in b.write("a/b.txt", "").error, "which is not written over")
+    r = b.execute("cat a/b.txt; echo no >&2; exit 3")
+    t.equal((r.output, r.exit_code, r.truncated), ("one\ntwo\ntwo\n\n[stderr] no\n\nExit code: 3", 3, False), "a command sees it")
+    t.equal((b.execute("true").output, b.execute("").exit_code), ("<no output>", 1), "no output, no command")
+    r = b.execute("yes | head -c 5000")
+    t.ok(r.truncated and r.output.endswith("... Output truncated at 1000 bytes."), "too much", r.output[-60:])
+    r = b.execute("echo first; sleep 60", timeout=1)
+    t.ok(r.exit_code == 124 and "first" in r.output and "timed out after 1 seconds" in r.output, "too long", repr(r))
+    t.ok(isinstance(raised(ValueError, b.execute, "true", timeout=0), ValueError), "a time that is none")
+    r = b.read("/workspace/a/b.txt", 1, 1)
+    t.equal((r.file_data, r.start_line, r.end_line, r.next_offset, r.total_lines),
+            ({"content": "two\n", "encoding": "utf-8"}, 2, 2, 2, 3), "some lines")
+    t.ok("exceeds" in b.read("a/b.txt", 9).error and b.read("a/b.txt", 0, 0).no_lines_requested and
+         "No such file" in b.read("none").error, "lines, and files, that are not there")
+    t.ok("2 times" in b.edit("a/b.txt", "two", "2").error and "not found" in b.edit("a/b.txt", "x", "").error, "edits that cannot be")
+    t.equal(b.edit("a/b.txt", "two", "2", replace_all=True).occurrences, 2, "one that can")
+    t.equal([(e["path"], e["is_dir"]) for e in b.ls("/workspace").entries if e["path"] == "/workspace/a"], [("/workspace/a", True)], "ls")
+    t.ok("No such file" in b.ls("/none").error, "of what is not there")
+    t.equal([e["path"] for e in b.glob("**/*.txt").matches], ["/workspace/a/b.txt"], "glob")
+    t.equal([(m["path"], m["line"]) for m in b.grep("2", glob="*.txt").matches], [("/workspace/a/b.txt", n) for n in (2, 3)], "grep")
+    r = b.grep("2", "/workspace/a", max_count=1)
+    t.ok(len(r.matches) == 1 and r.truncated, "at most so many", repr(r))
+    t.equal([u.error for u in b.upload_files([("x/raw", b"\xff\0"), ("/usr/x", b"")])][0], None, "upload")
+    t.ok(b.upload_files([("/usr/x", b"")])[0].error, "where it may not")
+    t.equal([(d.content, d.error) for d in b.download_files(["x/raw", "none", "x"])],
+            [(b"\xff\0", None), (None, "file_not_found"), (None, "is_directory")], "download")
+    t.equal(b.read("x/raw").file_data["encoding"], "base64", "bytes")
+    t.equal((b.delete("x/raw").path, bool(b.delete("x/raw").error)), ("/workspace/x/raw", True), "delete")
+    t.ok(b.ls_info("/workspace") and b.glob_info("**/*.txt") and b.grep_raw("one"), "by their older names")
+    t.equal(asyncio.run(b.aexecute("echo hi")).output, "hi\n", "for asyncio")
+    client.session("deep").end()
+
+
 def test_installed(t):
     """As pip installs it, without an index."""
     with tempfile.TemporaryDirectory() as place:
@@ -213,4 +251,4 @@ def test_installed(t):
 if __name__ == "__main__":
     with service.Daemon() as daemon:
         client = nsbox.Client(daemon.socket)
-        sys.exit(tap.run([test_runs, test_errors, test_jobs, test_interactive, test_sessions, test_threads, test_asyncio, test_installed]))
+        sys.exit(tap.run([test_runs, test_errors, test_jobs, test_interactive, test_sessions, test_threads, test_asyncio, test_backend, test_installed]))

@@ -16,6 +16,8 @@
 may be used by any number of threads: each call has a connection of its own, and a caller that goes away
 takes its run with it.
 
+`nsbox.deepagents.SandboxBackend` is a session as a backend of deepagents.
+
 Runs that fail are no exceptions: `Result.cause` says how a run ended. `ServiceError` is raised where the
 service did not run it, `Unreachable` where there is no service.
 """
