@@ -72,6 +72,11 @@ struct http_stream {
 void http_reply_stream(struct http_request *rq, const struct http_stream *stream, void *ctx,
 		       const char *const *headers);
 void http_wake(struct http_request *rq);
+/*
+ * The end of a client's sending is its end: over TCP, unlike a Unix socket, a connection that was
+ * closed looks the same as one that only was shut down for sending.
+ */
+void http_needs_whole(struct http_request *rq);
 
 /*
  * A request of our own, handled and answered like a client's, for who speaks another protocol

@@ -46,6 +46,7 @@ struct http_request {
 	const struct http_stream *stream; /* NULL: none, or over */
 	void *stream_ctx;
 	bool hung_up;
+	bool whole; /* a client that sends no more is gone */
 	bool too_large, dispatched, suspended;
 	void *data;
 	int status; /* 0: no reply yet */

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "daemon/front/http_parts.h"
 #include "daemon/front/json_reply.h"
@@ -110,8 +111,8 @@ void http_soon(struct http *h)
 /* Without a http_watch, for lack of memory, a run simply goes to its end. */
 void http_watch(struct http_request *rq)
 {
-	if (loop_add(rq->h->loop, http_socket(rq->conn), 0, http_on_hangup, rq, &rq->watch, NULL) <
-	    0)
+	if (loop_add(rq->h->loop, http_socket(rq->conn), rq->whole ? EPOLLRDHUP : 0, http_on_hangup,
+		     rq, &rq->watch, NULL) < 0)
 		rq->watch = NULL;
 }
 
@@ -181,6 +182,11 @@ void http_reply_stream(struct http_request *rq, const struct http_stream *stream
 	if (rq->response && *rq->traceparent)
 		MHD_add_response_header(rq->response, "traceparent", rq->traceparent);
 	http_wake(rq);
+}
+
+void http_needs_whole(struct http_request *rq)
+{
+	rq->whole = true;
 }
 
 void http_wake(struct http_request *rq)

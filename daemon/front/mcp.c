@@ -273,6 +273,8 @@ static struct mcp_stream *open_stream(struct mcp_turn *t, struct http_request *r
 		return NULL;
 	}
 	t->stream = st;
+	if (!t->session)
+		http_needs_whole(rq);
 	st->pending = 1; /* until all was handled */
 	if (form == MCP_BODY) {
 		mcp_stream_wait(st, rq);

@@ -155,6 +155,22 @@ def test_changes(t):
         daemon.ask("DELETE", "/v1/tools/" + name)
 
 
+def cancel_by_tcp(t, daemon, port):
+    """A connection that is closed cancels, where a request stands for itself."""
+    body = json.dumps(mcp.Client("", "").message("tools/call", {
+        "name": "run_command", "arguments": {"command": "sleep 300"},
+        "_meta": {mcp.META + "protocolVersion": mcp.MODERN, mcp.META + "clientCapabilities": {}}}))
+
+    def running():
+        return [j for j in daemon.ask("GET", "/v1/jobs")[1]["jobs"] if j["state"] == "running"]
+    with socket.create_connection(("127.0.0.1", port), 60) as s:
+        s.sendall(("POST /mcp/team/s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nMCP-Protocol-Version: %s\r\n"
+                   "Mcp-Method: tools/call\r\nMcp-Name: run_command\r\nContent-Length: %d\r\n\r\n%s"
+                   % ("a" * 32, mcp.MODERN, len(body), body)).encode())
+        t.ok(tap.wait_until(running, 60), "a call by TCP")
+    t.ok(tap.wait_until(lambda: not running(), 60), "ends with its connection")
+
+
 def test_kept(t):
     """They outlive the service; other clients' do not exist for one."""
     with tempfile.TemporaryDirectory(prefix="kept-") as place:
@@ -179,6 +195,7 @@ def test_kept(t):
                                       *(["-H", "Authorization: Bearer " + token] if token else []),
                                       "http://127.0.0.1:%d/v1/tools/x" % port], capture_output=True, text=True, check=False)
                 t.equal(got.stdout, str(want), "by TCP, its workspace: %s" % want)
+            cancel_by_tcp(t, second, port)
             body = json.dumps(mcp.Client("", "").message("initialize", {
                 "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x"}}))
             for token, path, want in (("a" * 32, "/mcp/tools/x", 200), ("b" * 32, "/mcp/tools/x", 404),

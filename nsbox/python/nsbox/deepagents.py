@@ -25,7 +25,7 @@ from .errors import Error, ServiceError
 from .types import Entry
 
 try:
-    from deepagents.backends import protocol as _protocol  # type: ignore[import,unused-ignore]
+    from deepagents.backends import protocol as _protocol  # type: ignore[import]
 except ImportError:
     _protocol = None
 
