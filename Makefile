@@ -132,14 +132,14 @@ $(B)/$(1): $$(call obj,$(2)) $$(LIB_A)
 endef
 $(eval $(call program,nsbox,$(CLI_SRC) $(SELFTEST_SRC) $(COMMON_SRC),$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsboxd,$(FRONT_SRC) $(COMMON_SRC),$(LIBS_HTTP) $(LIBS_SQLITE) $(LIBS_POLICY) $(LIBS_CORE)))
-$(eval $(call program,nsbox-spawn,$(SPAWN_SRC) daemon/common/wire.c daemon/common/egress_wire.c,$(LIBS_CORE)))
+$(eval $(call program,nsbox-spawn,$(SPAWN_SRC) $(addprefix daemon/common/,wire.c egress_wire.c release.c),$(LIBS_CORE)))
 $(eval $(call program,nsbox-compile,$(COMPILE_SRC) daemon/common/wire.c,$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-unpack,$(UNPACK_SRC),$(LIBS_ARCHIVE) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
 $(eval $(call program,nsbox-commit,$(COMMIT_SRC),$(LIBS_POLICY) $(LIBS_CORE)))
 $(eval $(call program,nsbox-pack,$(PACK_SRC),$(LIBS_ARCHIVE)))
 $(eval $(call program,nsbox-import,$(READER_SRC) overlay/unpack/confine.c,$(LIBS_ARCHIVE) $(LIBS_POLICY) $(LIBS_CORE)))
 
-$(eval $(call program,nsbox-egress,$(EGRESS_SRC) daemon/common/egress_wire.c daemon/front/loop.c,$(LIBS_CARES) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
+$(eval $(call program,nsbox-egress,$(EGRESS_SRC) $(addprefix daemon/common/,egress_wire.c release.c) daemon/front/loop.c,$(LIBS_CARES) $(LIBS_CORE) $(shell $(PC) --libs libseccomp 2>/dev/null)))
 
 # Mutation: the one program with a build of nsbox/ in which layers can be left out. See nsbox/weaken.h.
 MUTANT_SRC := $(wildcard selftest/mutant/*.c)

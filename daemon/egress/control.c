@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "daemon/common/release.h"
 #include "daemon/egress/egress.h"
 #include "nsbox/util.h"
 
@@ -35,7 +36,8 @@ struct reports {
 /* A socket that orders come by: the owner's, and that of who hears the reports. */
 struct end {
 	struct control *control;
-	int fd; /* -1: none */
+	int fd;	      /* -1: none */
+	bool greeted; /* who is there is of our version */
 	struct loop_source *source;
 };
 
@@ -215,6 +217,17 @@ static unsigned take_fds(struct msghdr *mh, int fds[NSBOX_LISTENERS_MAX])
 	return n;
 }
 
+/* The first packet of either: of which version who gives orders is. */
+static void greet(struct end *end)
+{
+	struct control *c = end->control;
+	int r = release_recv(end->fd, "who started nsbox-egress", c->err);
+
+	end->greeted = r > 0;
+	if (r <= 0 && r != -EAGAIN)
+		fail(c, r);
+}
+
 static void on_control(void *ctx, uint32_t events)
 {
 	struct end *end = ctx;
@@ -236,6 +249,10 @@ static void on_control(void *ctx, uint32_t events)
 		flush(&c->reports);
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		return;
+	if (!end->greeted) {
+		greet(end);
+		return;
+	}
 	len = recvmsg(end->fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	if (len < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
@@ -273,7 +290,7 @@ static int open_ends(struct control *c, int control, int report, struct nsbox_er
 	for (int i = 0; r == 0 && i < 2; i++) {
 		struct end *e = &c->end[i];
 
-		*e = (struct end){ c, fds[i], NULL };
+		*e = (struct end){ .control = c, .fd = fds[i] };
 		if (e->fd >= 0)
 			r = loop_add(c->broker->loop, e->fd, EPOLLIN, on_control, e, &e->source,
 				     err);
@@ -314,6 +331,9 @@ int control_run(struct broker *b, int control, int report, struct nsbox_error *e
 	if (r == 0) {
 		b->tick = (struct loop_timer){ .fn = on_tick, .ctx = b };
 		loop_timer_set(b->loop, &b->tick, TICK_US);
+		r = release_send(report, "who started nsbox-egress", err);
+	}
+	if (r == 0) {
 		put_report(&c->reports, NULL, &ready);
 		r = loop_run(b->loop, err);
 	}

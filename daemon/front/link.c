@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "daemon/common/release.h"
 #include "nsbox/util.h"
 
 #define HELLO_TIMEOUT_MS 20000
@@ -132,17 +133,30 @@ int link_send(struct link *k, struct wire_request *q, const int *fds, unsigned n
 	return r == -EAGAIN ? queue(k, q, fds, n, err) : r;
 }
 
-static int wait_hello(int sock, struct nsbox_host *ret, struct nsbox_error *err)
+static int wait_packet(int sock, struct nsbox_error *err)
 {
 	struct pollfd p = { .fd = sock, .events = POLLIN };
-	struct wire_hello h;
 	int r = poll(&p, 1, HELLO_TIMEOUT_MS);
 
 	if (r < 0)
 		return nsbox_fail(err, NSBOX_E_IO, errno, "wait for nsbox-spawn");
 	if (r == 0)
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, ETIMEDOUT, "nsbox-spawn says nothing");
-	r = wire_recv_hello(sock, &h, err);
+	return 1;
+}
+
+/* Of which version each is, then what the host can do. */
+static int wait_hello(int sock, struct nsbox_host *ret, struct nsbox_error *err)
+{
+	struct wire_hello h;
+	int r = wait_packet(sock, err);
+
+	if (r > 0)
+		r = release_recv(sock, "nsbox-spawn", err);
+	if (r > 0)
+		r = release_send(sock, "nsbox-spawn", err) < 0 ? -EIO : wait_packet(sock, err);
+	if (r > 0)
+		r = wire_recv_hello(sock, &h, err);
 	if (r == 0 || r == -EAGAIN)
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, 0,
 				  "nsbox-spawn ended before it was ready");

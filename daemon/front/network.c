@@ -9,10 +9,12 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include "daemon/common/release.h"
 #include "nsbox/util.h"
 
 #define SETTLE_US 200000
 #define NARROW_US 5000000
+#define GREET_MS  20000
 
 struct network {
 	struct loop *loop;
@@ -112,6 +114,25 @@ int network_narrow(struct network *n, uint64_t sandbox, const void *rules, size_
 	return nsbox_fail(err, NSBOX_E_SETUP, ETIMEDOUT, "nsbox-egress did not take the rules");
 }
 
+/* Of which version each is: before anything is promised to clients. */
+static int greet(int sock, struct nsbox_error *err)
+{
+	struct pollfd p = { .fd = sock, .events = POLLIN };
+	int r = release_send(sock, "nsbox-egress", err);
+
+	if (r < 0)
+		return r;
+	r = poll(&p, 1, GREET_MS);
+	if (r <= 0)
+		return nsbox_fail(err, NSBOX_E_PROTOCOL, r < 0 ? errno : ETIMEDOUT,
+				  "nsbox-egress says nothing");
+	r = release_recv(sock, "nsbox-egress", err);
+	if (r == 0)
+		return nsbox_fail(err, NSBOX_E_PROTOCOL, 0,
+				  "nsbox-egress ended before it was ready");
+	return MIN(r, 0);
+}
+
 int network_new(struct loop *l, int sock, network_event_fn *on_event, network_lost_fn *on_lost,
 		void *ctx, struct network **ret, struct nsbox_error *err)
 {
@@ -123,9 +144,10 @@ int network_new(struct loop *l, int sock, network_event_fn *on_event, network_lo
 	*n = (struct network){
 		.loop = l, .sock = sock, .on_event = on_event, .on_lost = on_lost, .ctx = ctx
 	};
-	if (fcntl(sock, F_SETFL, O_NONBLOCK) < 0)
+	r = greet(sock, err);
+	if (r == 0 && fcntl(sock, F_SETFL, O_NONBLOCK) < 0)
 		r = nsbox_fail(err, NSBOX_E_IO, errno, "make the socket non-blocking");
-	else
+	if (r == 0)
 		r = loop_add(l, sock, EPOLLIN, on_ready, n, &n->source, err);
 	if (r < 0) {
 		network_free(n);

@@ -23,6 +23,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 
+#include "daemon/common/release.h"
 #include "daemon/spawn/spawn.h"
 #include "nsbox/util.h"
 
@@ -87,8 +88,12 @@ static int open_signals(void)
 static int greet(struct spawn *s, struct nsbox_error *err)
 {
 	struct wire_hello hello;
-	int r, sent;
+	int r = release_send(s->sock, "nsboxd", err), sent;
 
+	if (r == 0 && s->egress >= 0)
+		r = release_send(s->egress, "nsbox-egress", err);
+	if (r < 0)
+		return r;
 	memset(&hello, 0, sizeof(hello));
 	hello.magic = WIRE_MAGIC;
 	hello.kind = WIRE_HELLO;
@@ -110,6 +115,11 @@ static int take_request(struct spawn *s, struct nsbox_error *err)
 	int fds[WIRE_FDS_MAX], r;
 	unsigned n;
 
+	if (!s->greeted) {
+		r = release_recv(s->sock, "nsboxd", err);
+		s->greeted = r > 0;
+		return r == -EAGAIN ? 1 : r;
+	}
 	r = wire_recv_request(s->sock, &q, fds, &n, err);
 	if (r == -EAGAIN)
 		return 1;

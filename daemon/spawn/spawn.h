@@ -49,7 +49,8 @@ struct spawn_commit {
 
 struct spawn {
 	int sock, epoll;
-	int egress; /* socket to nsbox-egress, -1: none */
+	int egress;   /* socket to nsbox-egress, -1: none */
+	bool greeted; /* the front is of our version */
 	struct nsbox_host host;
 	uint32_t layers;
 	const char *state_dir; /* NULL: the default */

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "daemon/common/release.h"
 #include "nsbox/cli/cli.h"
 #include "nsbox/util.h"
 
@@ -62,8 +63,13 @@ static int wait_ready(struct run_egress *e, struct nsbox_error *err)
 {
 	struct pollfd p = { .fd = e->sock, .events = POLLIN };
 	struct egress_event ev;
+	int r = release_send(e->sock, "nsbox-egress", err) < 0 ? -EIO : poll(&p, 1, READY_MS);
 
-	if (poll(&p, 1, READY_MS) == 1 && egress_recv(e->sock, &ev, NULL) == 1 &&
+	if (r == 1)
+		r = release_recv(e->sock, "nsbox-egress", err);
+	if (r == -EPROTO)
+		return r;
+	if (r == 1 && poll(&p, 1, READY_MS) == 1 && egress_recv(e->sock, &ev, NULL) == 1 &&
 	    ev.kind == EGRESS_READY)
 		return 0;
 	return nsbox_fail_at(err, NSBOX_STAGE_EGRESS, NSBOX_E_SETUP, 0,

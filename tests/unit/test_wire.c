@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "daemon/common/release.h"
 #include "daemon/common/wire.h"
 #include "nsbox/util.h"
 
@@ -345,6 +346,37 @@ START_TEST(test_hello)
 }
 END_TEST
 
+static const struct {
+	struct release says;
+	size_t size;
+	int want;
+} releases[] = {
+	{ { RELEASE_MAGIC, NSBOX_VERSION }, sizeof(struct release), 1 },
+	{ { RELEASE_MAGIC, NSBOX_VERSION ".1" }, sizeof(struct release), -EPROTO },
+	{ { RELEASE_MAGIC, "" }, sizeof(struct release), -EPROTO },
+	{ { RELEASE_MAGIC + 1, NSBOX_VERSION }, sizeof(struct release), -EPROTO },
+	{ { RELEASE_MAGIC, NSBOX_VERSION }, sizeof(struct release) - 1, -EPROTO },
+	{ { WIRE_MAGIC, "" }, 8, -EPROTO }, /* of a version that did not say it */
+};
+
+START_TEST(test_release)
+{
+	struct nsbox_error err = { 0 };
+
+	ck_assert_int_eq(release_recv(sock[1], "peer", &err), -EAGAIN);
+	ck_assert_int_eq(wire_send(sock[0], &releases[_i].says, releases[_i].size, NULL, 0, NULL),
+			 0);
+	ck_assert_int_eq(release_recv(sock[1], "peer", &err), releases[_i].want);
+	if (releases[_i].want < 0)
+		ck_assert(strstr(err.msg, "peer") && strstr(err.msg, NSBOX_VERSION) &&
+			  strstr(err.msg, "restart the service"));
+	ck_assert_int_eq(release_send(sock[0], "peer", NULL), 0);
+	ck_assert_int_eq(release_recv(sock[1], "peer", NULL), 1);
+	close_fd(&sock[0]);
+	ck_assert_int_eq(release_recv(sock[1], "peer", NULL), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("wire");
@@ -362,6 +394,7 @@ int main(void)
 	tcase_add_test(tc, test_full_socket);
 	tcase_add_test(tc, test_event);
 	tcase_add_test(tc, test_hello);
+	tcase_add_loop_test(tc, test_release, 0, ARRAY_SIZE(releases));
 	srunner_set_tap(sr, "-");
 	srunner_run_all(sr, CK_SILENT);
 	failed = srunner_ntests_failed(sr);
