@@ -366,7 +366,7 @@ LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COM
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)
 LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run debian/* packaging/* maxkb/kits/* tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
-LINT_PY   := $(wildcard maxkb/*/*.py) $(wildcard nsbox/python/nsbox/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/e2e/*/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py) $(shell grep -lE '^\#!/usr/bin/python3' tests/bench/*)
+LINT_PY   := $(wildcard maxkb/*/*.py) $(wildcard nsbox/python/nsbox/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/e2e/*/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py) $(shell grep -lE '^\#!/usr/bin/python3' tests/bench/* packaging/*)
 MAN       := $(wildcard docs/*.[1-8])
 
 lint: ## clang-format, cppcheck, clang-tidy, mandoc, shellcheck, exported symbols
@@ -477,10 +477,16 @@ deb: ## Debian packages below build/deb
 	$(Q)cd $(DEB_TREE) && PATH=$(SYSTEM_PATH) dpkg-buildpackage --build=binary --no-sign -rfakeroot $(or $(filter -j%,$(MAKEFLAGS)),-j$(shell nproc))
 	@ls build/deb/*.deb
 
-dist: ## nsbox-VERSION.tar.gz of the committed state
-	$(Q)mkdir -p build
-	$(Q)git archive --format=tar.gz --prefix=nsbox-$(VERSION)/ -o build/nsbox-$(VERSION).tar.gz HEAD
-	@echo build/nsbox-$(VERSION).tar.gz
+# The same bytes whoever makes it of the same commit; the list and the sums beside it.
+DIST = build/dist/nsbox-$(VERSION)
+dist: all ## the committed state as a tarball, with SBOM and SHA256SUMS, below build/dist
+	$(Q)rm -rf build/dist && mkdir -p build/dist
+	$(Q)git archive --format=tar --prefix=nsbox-$(VERSION)/ -o $(DIST).tar HEAD
+	$(Q)gzip -n -9 $(DIST).tar
+	$(Q)packaging/sbom $(VERSION) $(DIST).tar.gz $(filter-out %/nsbox-probe %/nsbox-mutant,$(addprefix $(B)/,$(PROGS))) $(LIB_SO) \
+		>$(DIST).spdx.json
+	$(Q)cd build/dist && sha256sum nsbox-* >SHA256SUMS
+	@ls build/dist/*
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z0-9 -]*):.*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
