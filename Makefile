@@ -365,8 +365,8 @@ LINT_C    := $(LIB_SRC) $(CLI_SRC) $(COMMON_SRC) $(FRONT_SRC) $(SPAWN_SRC) $(COM
 		$(EGRESS_SRC) $(SELFTEST_SRC) $(PROBE_SRC) $(MUTANT_SRC)
 LINT_TEST := $(wildcard tests/unit/*.c tests/kernel/*.c tests/bench/*.c tests/fuzz/*.c tests/support/*.c tests/support/tools/*.c)
 LINT_H    := $(wildcard nsbox/*.h nsbox/*/*.h nsbox/include/nsbox/*.h policy/*.h policy/*/*.h overlay/*.h overlay/*/*.h daemon/*/*.h selftest/*.h selftest/*/*.h tests/*/*.h)
-LINT_SH   := $(shell grep -lE '^\#!/bin/(ba)?sh' .ci/run debian/* packaging/* maxkb/kits/* tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
-LINT_PY   := $(wildcard maxkb/*/*.py) $(wildcard nsbox/python/nsbox/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/e2e/*/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py) $(shell grep -lE '^\#!/usr/bin/python3' tests/bench/* packaging/*)
+LINT_SH   := $(shell grep -lE -d skip '^\#!/bin/(ba)?sh' .ci/run debian/* packaging/* maxkb/kits/* tests/support/* tests/e2e/*.t docs/examples/*/scripts/* 2>/dev/null)
+LINT_PY   := $(wildcard maxkb/*/*.py) $(wildcard nsbox/python/nsbox/*.py) $(shell grep -lE '^\#!/usr/bin/(env )?python3' tests/e2e/*.t tests/e2e/*/*.t tests/unit/*.py) $(wildcard tests/support/*/*.py) $(shell grep -lE -d skip '^\#!/usr/bin/python3' tests/bench/* packaging/*)
 MAN       := $(wildcard docs/*.[1-8])
 
 lint: ## clang-format, cppcheck, clang-tidy, mandoc, shellcheck, exported symbols

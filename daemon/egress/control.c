@@ -126,7 +126,7 @@ static void send_totals(struct control *c, struct box *x, uint64_t id)
 
 static void fail(struct control *c, int r)
 {
-	c->failed = r;
+	c->failed = c->failed ? c->failed : r; /* the first reason */
 	loop_stop(c->broker->loop);
 }
 

@@ -189,6 +189,7 @@ int link_new(struct loop *l, int sock, link_event_fn *on_event, link_lost_fn *on
 	if (r == 0)
 		r = loop_add(l, sock, EPOLLIN, on_ready, k, &k->source, err);
 	if (r < 0) {
+		k->sock = -1; /* still open: the others would end before we have said why */
 		link_free(k);
 		return r;
 	}

@@ -11,7 +11,8 @@ struct link;
 typedef void link_event_fn(void *ctx, struct wire_event *w);
 typedef void link_lost_fn(void *ctx, const struct nsbox_error *why);
 
-/* Waits for the greeting (up to some seconds), then watches the socket, which it takes over. */
+/* Waits for the greeting (up to some seconds), then watches the socket, which is its own
+ * where it succeeds. */
 int link_new(struct loop *l, int sock, link_event_fn *on_event, link_lost_fn *on_lost, void *ctx,
 	     struct nsbox_host *ret_host, struct link **ret, struct nsbox_error *err);
 void link_free(struct link *k);

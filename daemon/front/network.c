@@ -150,6 +150,7 @@ int network_new(struct loop *l, int sock, network_event_fn *on_event, network_lo
 	if (r == 0)
 		r = loop_add(l, sock, EPOLLIN, on_ready, n, &n->source, err);
 	if (r < 0) {
+		n->sock = -1; /* still open: the others would end before we have said why */
 		network_free(n);
 		return r;
 	}

@@ -11,7 +11,7 @@ struct network;
 typedef void network_event_fn(void *ctx, const struct egress_event *e);
 typedef void network_lost_fn(void *ctx, const struct nsbox_error *why);
 
-/* Takes the socket. NULL is fine for all that follow. */
+/* Takes the socket where it succeeds. NULL is fine for all that follow. */
 int network_new(struct loop *l, int sock, network_event_fn *on_event, network_lost_fn *on_lost,
 		void *ctx, struct network **ret, struct nsbox_error *err);
 void network_free(struct network *n);
