@@ -256,6 +256,9 @@ check-heavy: ## what needs large packages: Java, an office suite, other roots an
 	$(Q)$(MAKE) --no-print-directory $(JOBS) all
 	$(Q)$(MAKE) --no-print-directory check-heavy-here
 
+check-deb: ## the Debian packages alone: built, installed in a fresh Debian, used, purged
+	$(Q)$(MAKE) --no-print-directory check-heavy HEAVY=tests/e2e/heavy/deb.t
+
 check-heavy-here: all
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(RUN_TESTS) $(call in_tree,$(HEAVY))
@@ -497,7 +500,7 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all soak-files soak-snapshots tests bench bench-egress check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-heavy-here \
+.PHONY: all soak-files soak-snapshots tests bench bench-egress check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-deb check-heavy-here \
 	check-sanitized quickstart soak soak-here sanitized asan ubsan fuzz-smoke fuzz-targets fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall deb dist help clean
 .DEFAULT_GOAL := all
