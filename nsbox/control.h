@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define CTL_MAGIC	UINT32_C(0x316c7463) /* "ctl1" */
-#define CTL_FDS_MAX	8
+#define CTL_FDS_MAX	12
 #define CTL_OUTPUTS_MAX 16
 #define CTL_EXECS_MAX	64 /* programs of one sandbox at once */
 

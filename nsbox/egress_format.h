@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EGRESS_MAGIC UINT32_C(0x32726765) /* "egr2" */
+#define EGRESS_MAGIC UINT32_C(0x33726765) /* "egr3" */
 #define EGRESS_MAX   (128u << 10)	  /* bytes of a section */
 
 /* 198.18.0.0/15 (RFC 2544: for tests between hosts, never on the public net) and a fixed ULA. */
@@ -41,6 +41,7 @@ enum egress_place { EGRESS_OWN = 1, EGRESS_BROKER = 2, EGRESS_FIRST_NAME = 0x100
 /* Ports of nsbox-egress's own listeners, above those that the kernel picks by itself. */
 #define EGRESS_PORT_TCP 64998
 #define EGRESS_PORT_DNS 64999
+#define EGRESS_PORT_UDP 64997
 
 struct egress_net {
 	uint8_t family; /* 4 or 6 */
@@ -58,10 +59,13 @@ enum egress_net_kind {
 	EGRESS_NET_KINDS
 };
 
+enum egress_protocol { EGRESS_TCP, EGRESS_UDP, EGRESS_EITHER /* to be asked for, not to grant */ };
+
 struct egress_rule {
-	uint32_t host;	      /* lower-case name, or "*.name"; "": `net` counts */
-	uint32_t pointer;     /* JSON pointer of the grant */
-	uint16_t ports, port; /* how many and the first one's place in the ports; 0: any */
+	uint32_t host;		     /* lower-case name, or "*.name"; "": `net` counts */
+	uint32_t pointer;	     /* JSON pointer of the grant */
+	uint16_t ports, port;	     /* how many and the first one's place in the ports; 0: any */
+	uint16_t protocol, reserved; /* enum egress_protocol */
 	struct egress_net net;
 };
 
@@ -93,6 +97,8 @@ enum egress_listener {
 	EGRESS_DNS_UDP6,
 	EGRESS_DNS_TCP4,
 	EGRESS_DNS_TCP6,
+	EGRESS_UDP4, /* where anything is granted over UDP, with addresses as they were */
+	EGRESS_UDP6,
 	EGRESS_LISTENERS
 };
 
@@ -115,9 +121,10 @@ bool egress_net_has(const struct egress_net *net, uint8_t family, const uint8_t 
 
 /* Which grant covers a name or an address (port 0: at any port); NULL: none. */
 const struct egress_rule *egress_find_name(const struct egress_rules *r, const char *name,
-					   uint16_t port);
+					   unsigned protocol, uint16_t port);
 const struct egress_rule *egress_find_addr(const struct egress_rules *r, uint8_t family,
-					   const uint8_t *addr, uint16_t port);
+					   const uint8_t *addr, unsigned protocol, uint16_t port);
+bool egress_has_udp(const struct egress_rules *r); /* anything granted over it */
 
 /*
  * Is everything that `a` grants granted by `b` as well, at each of its ports? Else *ret_pointer is

@@ -81,8 +81,11 @@ bool egress_net_has(const struct egress_net *net, uint8_t family, const uint8_t 
 	return !rest || ((net->addr[whole] ^ addr[whole]) & (0xff00 >> rest) & 0xff) == 0;
 }
 
-static bool has_port(const struct egress_rules *r, const struct egress_rule *rule, uint16_t port)
+static bool has_port(const struct egress_rules *r, const struct egress_rule *rule,
+		     unsigned protocol, uint16_t port)
 {
+	if (protocol != EGRESS_EITHER && protocol != rule->protocol)
+		return false;
 	if (!port || !rule->ports)
 		return true;
 	for (unsigned i = 0; i < rule->ports; i++)
@@ -92,25 +95,33 @@ static bool has_port(const struct egress_rules *r, const struct egress_rule *rul
 }
 
 const struct egress_rule *egress_find_name(const struct egress_rules *r, const char *name,
-					   uint16_t port)
+					   unsigned protocol, uint16_t port)
 {
 	for (unsigned i = 0; i < r->head->rules; i++) {
 		const char *host = r->strings + r->rule[i].host;
 
-		if (*host && egress_covers(host, name) && has_port(r, &r->rule[i], port))
+		if (*host && egress_covers(host, name) && has_port(r, &r->rule[i], protocol, port))
 			return &r->rule[i];
 	}
 	return NULL;
 }
 
 const struct egress_rule *egress_find_addr(const struct egress_rules *r, uint8_t family,
-					   const uint8_t *addr, uint16_t port)
+					   const uint8_t *addr, unsigned protocol, uint16_t port)
 {
 	for (unsigned i = 0; i < r->head->rules; i++)
 		if (!r->strings[r->rule[i].host] && egress_net_has(&r->rule[i].net, family, addr) &&
-		    has_port(r, &r->rule[i], port))
+		    has_port(r, &r->rule[i], protocol, port))
 			return &r->rule[i];
 	return NULL;
+}
+
+bool egress_has_udp(const struct egress_rules *r)
+{
+	for (unsigned i = 0; i < r->head->rules; i++)
+		if (r->rule[i].protocol == EGRESS_UDP)
+			return true;
+	return r->head->open;
 }
 
 /* One rule of b that covers all of the network or pattern; b's may be wider, not parts of it. */
@@ -125,7 +136,7 @@ static bool covers_rule(const struct egress_rules *a, const struct egress_rule *
 
 		if (!port && y->ports)
 			continue;
-		if (!has_port(b, y, port))
+		if (!has_port(b, y, x->protocol, port))
 			continue;
 		if (*host ? *pattern && egress_covers(pattern, host)
 			  : !*pattern && y->net.prefix <= x->net.prefix &&
@@ -297,6 +308,8 @@ static const char *check_parts(const struct egress_rules *r)
 		if (rule->host >= h->strings || rule->pointer >= h->strings ||
 		    !host_ok(r->strings + rule->host))
 			return "string of a rule";
+		if (rule->protocol > EGRESS_UDP || rule->reserved)
+			return "protocol of a rule";
 		if (rule->port > h->ports || rule->ports > h->ports - rule->port)
 			return "ports of a rule";
 		if (r->strings[rule->host] ? memcmp(&rule->net, &none, sizeof(none)) != 0

@@ -124,7 +124,30 @@ static const struct {
 	[EGRESS_DNS_UDP6] = { 6, SOCK_DGRAM, EGRESS_PORT_DNS },
 	[EGRESS_DNS_TCP4] = { 4, SOCK_STREAM, EGRESS_PORT_DNS },
 	[EGRESS_DNS_TCP6] = { 6, SOCK_STREAM, EGRESS_PORT_DNS },
+	[EGRESS_UDP4] = { 4, SOCK_DGRAM, EGRESS_PORT_UDP },
+	[EGRESS_UDP6] = { 6, SOCK_DGRAM, EGRESS_PORT_UDP },
 };
+
+/* At every address: where a datagram was going its own address and its mark say (policy/nftables.c). */
+static int bind_any(int fd, uint8_t family, uint16_t port)
+{
+	const struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(port) };
+	const struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
+	const int on = 1;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVMARK, &on, sizeof(on)) < 0)
+		return -1;
+	if (family == 4)
+		return setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) < 0
+			       ? -1
+			       : bind(fd, (const struct sockaddr *)&v4, sizeof(v4));
+	if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) < 0 ||
+	    setsockopt(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof(on)) < 0 ||
+	    /* To answer from an address that a route alone makes ours, which IPv4 does anyway. */
+	    setsockopt(fd, IPPROTO_IPV6, IPV6_FREEBIND, &on, sizeof(on)) < 0)
+		return -1;
+	return bind(fd, (const struct sockaddr *)&v6, sizeof(v6));
+}
 
 static int bind_inner(int fd, uint8_t family, uint16_t port)
 {
@@ -144,20 +167,22 @@ static int open_listener(int kind)
 	auto_close int fd = socket(kinds[kind].family == 4 ? AF_INET : AF_INET6,
 				   kinds[kind].type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (fd < 0 || bind_inner(fd, kinds[kind].family, kinds[kind].port) < 0 ||
+	bool any = kinds[kind].port == EGRESS_PORT_UDP;
+
+	if (fd < 0 || (any ? bind_any : bind_inner)(fd, kinds[kind].family, kinds[kind].port) < 0 ||
 	    (kinds[kind].type == SOCK_STREAM && listen(fd, BACKLOG) < 0))
 		return -errno;
 	return take_fd(&fd);
 }
 
-static int send_listeners(struct child *c, bool six, struct nsbox_error *err)
+static int send_listeners(struct child *c, bool six, bool udp, struct nsbox_error *err)
 {
 	struct ctl_report rep = { .magic = CTL_MAGIC, .kind = CTL_LISTENERS };
 	int fds[EGRESS_LISTENERS + 1], r = 0;
 	unsigned n = 0;
 
 	for (int i = 0; r == 0 && i < EGRESS_LISTENERS; i++) {
-		if (kinds[i].family == 6 && !six)
+		if ((kinds[i].family == 6 && !six) || (kinds[i].port == EGRESS_PORT_UDP && !udp))
 			continue;
 		fds[n] = open_listener(i);
 		if (fds[n] < 0)
@@ -192,13 +217,17 @@ static bool lacks_ipv6(int r)
 int stage_egress(struct child *c, struct nsbox_error *err)
 {
 	auto_close int fd = -1;
+	struct egress_rules rules;
 	bool six = true;
 	size_t size;
+	const void *section = blob_get(c->plan, SEC_EGRESS, 1, &size);
 	int r;
 
-	blob_get(c->plan, SEC_EGRESS, 1, &size);
 	if (!size)
 		return 0;
+	r = egress_check(section, size, &rules, err);
+	if (r < 0)
+		return r;
 	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	if (fd < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "open a socket for routes");
@@ -211,5 +240,5 @@ int stage_egress(struct child *c, struct nsbox_error *err)
 	else if (r < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, r,
 				  "set IPv6 addresses and a route for egress");
-	return send_listeners(c, six, err);
+	return send_listeners(c, six, egress_has_udp(&rules), err);
 }

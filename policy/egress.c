@@ -79,7 +79,9 @@ static void add_net(struct section *s, unsigned kind, const char *cidr, const ch
 static void add_rule(struct section *s, const struct policy_host *h)
 {
 	struct egress_rule rule = { .pointer = add_string(s, h->pointer),
-				    .port = (uint16_t)s->ports.n };
+				    .port = (uint16_t)s->ports.n,
+				    .protocol =
+					    h->protocol == PROTOCOL_UDP ? EGRESS_UDP : EGRESS_TCP };
 
 	if (!host_net(h->host, &rule.net))
 		rule.host = add_string(s, h->host);
@@ -101,8 +103,7 @@ static void add_all(struct section *s, const struct nsbox_policy *p)
 		s->tls++;
 	}
 	for (size_t i = 0; i < p->network.n_allow; i++)
-		if (p->network.allow[i].protocol == PROTOCOL_TCP)
-			add_rule(s, &p->network.allow[i]);
+		add_rule(s, &p->network.allow[i]);
 	for (char *const *n = p->network.deny_cidrs; n && *n; n++)
 		add_net(s, EGRESS_NET_DENIED, *n, "/network/denyCidrs");
 	for (char *const *n = p->network.banned_nets; n && *n; n++)
@@ -211,19 +212,20 @@ int compile_egress(const struct nsbox_policy *p, struct blob_builder *b, struct 
 
 /* ------------------------------------------------------------------ of a ceiling */
 
-/* Its hosts, each at any port, as a list; all of it is borrowed. */
+/* Its hosts, each at any port by either protocol, as a list; all of it is borrowed. */
 static int take_hosts(struct nsbox_policy *p, const struct nsbox_ceiling *c)
 {
 	static uint32_t any;
 	const char *host = c->hosts;
 
-	p->network.allow = calloc(c->n_hosts + 1, sizeof(*p->network.allow));
+	p->network.allow = calloc(2 * c->n_hosts + 1, sizeof(*p->network.allow));
 	if (!p->network.allow)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < c->n_hosts; i++, host += strlen(host) + 1)
-		p->network.allow[p->network.n_allow++] =
-			(struct policy_host){ (char *)host, &any, PROTOCOL_TCP,
-					      (char *)"hosts of the ceiling" };
+		for (uint32_t protocol = PROTOCOL_TCP; protocol <= PROTOCOL_UDP; protocol++)
+			p->network.allow[p->network.n_allow++] =
+				(struct policy_host){ (char *)host, &any, protocol,
+						      (char *)"hosts of the ceiling" };
 	return 0;
 }
 

@@ -140,7 +140,7 @@ static void reach(struct json_object *o, FILE *to)
 		fputc('\n', to);
 	}
 	if (strcmp(mode, "none") != 0 && (count(allow) || !strcmp(mode, "open"))) {
-		print_line(to, "how", "by nsbox-egress: TCP and lookups of these names, no UDP");
+		print_line(to, "how", "by nsbox-egress, and lookups of these names");
 		print_line(to, "never",
 			   "private, loopback, link-local, metadata and other special addresses");
 	}

@@ -198,7 +198,7 @@ static const struct json_field host_fields[] = {
 	{ "ports", json_take_u32s, HOST(ports), .min = 1, .max = 65535, .required = true,
 	  .help = "numbers" },
 	{ "protocol", json_take_choice, HOST(protocol), .choices = protocols, .preset = "\"tcp\"",
-	  .help = "TCP; UDP is not relayed in this version" },
+	  .help = "connections, or datagrams" },
 	{ "description", json_take_string, HOST(description), .min = 1, .required = true,
 	  .marks = JSON_DECLARATIVE, .help = "what for; shown to who reviews the skill" },
 	{ "optional", json_take_bool, HOST(optional), .preset = "false",

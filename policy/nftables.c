@@ -18,7 +18,10 @@
  *       TCP to what is granted and opened            -> nsbox-egress
  *       (what is denied to all)                      return
  *       TCP to what is granted                       -> nsbox-egress
+ *       (the same of UDP: another port at the same address)
  *     }
+ *     chain mark { type filter hook output priority -150; where anything is granted over UDP
+ *       UDP: the mark becomes the port it goes to, which nsbox-egress is told with the datagram }
  *     chain output { ...; own addresses accept; TCP counter reject with reset; counter reject }
  *
  * Which grant covers a connection is nsbox-egress's to say; here the rest is refused at once. `lo`
@@ -58,7 +61,8 @@ static const struct chain {
 	{ "input", "filter", NF_INET_LOCAL_IN, 0, NF_DROP },
 	{ "forward", "filter", NF_INET_FORWARD, 0, NF_DROP },
 	{ "output", "filter", NF_INET_LOCAL_OUT, 0, NF_DROP },
-}, redirect = { "redirect", "nat", NF_INET_LOCAL_OUT, -100 /* before the filter */, NF_ACCEPT };
+}, redirect = { "redirect", "nat", NF_INET_LOCAL_OUT, -100 /* before the filter */, NF_ACCEPT },
+  mark = { "mark", "filter", NF_INET_LOCAL_OUT, -150 /* and before the port changes */, NF_ACCEPT };
 
 struct batch {
 	char buf[BATCH_MAX + MESSAGE_MAX];
@@ -122,7 +126,7 @@ static int put_chain(struct batch *bt, const struct chain *h)
 
 /* ------------------------------------------------------------------ rules */
 
-enum verdict { ACCEPT, RETURN, REJECT_TCP, REJECT, TO_RELAY, TO_NAMES };
+enum verdict { ACCEPT, RETURN, REJECT_TCP, REJECT, TO_RELAY, TO_NAMES, TO_DATAGRAMS, MARK };
 
 /* What a rule looks at; 0 and NULL: not. */
 struct match {
@@ -245,9 +249,42 @@ static int add_redirect(struct nftnl_rule *r, uint8_t family, uint16_t port)
 	return 0;
 }
 
+/* The address stays: it says who is meant. */
+static int add_other_port(struct nftnl_rule *r, uint16_t port)
+{
+	uint16_t wire = htons(port);
+	int ret = add_immediate(r, NFT_REG_2, &wire, sizeof(wire));
+	struct nftnl_expr *e = ret == 0 ? add_expr(r, "nat") : NULL;
+
+	if (!e)
+		return -ENOMEM;
+	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_TYPE, NFT_NAT_DNAT);
+	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_FAMILY, NFPROTO_INET);
+	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_REG_PROTO_MIN, NFT_REG_2);
+	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_FLAGS, NF_NAT_RANGE_PROTO_SPECIFIED);
+	return 0;
+}
+
+static int add_mark(struct nftnl_rule *r)
+{
+	int ret = add_payload(r, NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
+	struct nftnl_expr *e = ret == 0 ? add_expr(r, "meta") : NULL;
+
+	if (!e)
+		return -ENOMEM;
+	nftnl_expr_set_u32(e, NFTNL_EXPR_META_KEY, NFT_META_MARK);
+	nftnl_expr_set_u32(e, NFTNL_EXPR_META_SREG, NFT_REG_1);
+	return 0;
+}
+
 static int add_verdict(struct nftnl_rule *r, const struct match *m)
 {
 	struct nftnl_expr *e;
+
+	if (m->verdict == TO_DATAGRAMS)
+		return add_other_port(r, EGRESS_PORT_UDP);
+	if (m->verdict == MARK)
+		return add_mark(r);
 
 	if (m->verdict == TO_RELAY || m->verdict == TO_NAMES)
 		return add_redirect(r, m->family,
@@ -367,12 +404,22 @@ static void put_names(struct redirect *to, uint8_t family)
 	put(to, &all, IPPROTO_TCP, 53, TO_NAMES);
 }
 
+static const struct relayed {
+	uint32_t granted; /* as the manifest has it */
+	uint8_t protocol;
+	enum verdict verdict;
+} relayed[] = {
+	{ PROTOCOL_TCP, IPPROTO_TCP, TO_RELAY },
+	{ PROTOCOL_UDP, IPPROTO_UDP, TO_DATAGRAMS },
+};
+
 static bool seen_before(const struct nsbox_policy *p, size_t host, uint32_t port)
 {
 	struct egress_net net;
 
 	for (size_t i = 0; i <= host; i++) {
-		if (host_net(p->network.allow[i].host, &net))
+		if (host_net(p->network.allow[i].host, &net) ||
+		    p->network.allow[i].protocol != p->network.allow[host].protocol)
 			continue;
 		for (const uint32_t *q = p->network.allow[i].ports; *q; q++)
 			if (*q == port)
@@ -382,23 +429,23 @@ static bool seen_before(const struct nsbox_policy *p, size_t host, uint32_t port
 }
 
 /* Inner addresses stand for names: at each port that any name is granted at. */
-static void put_inner(struct redirect *to, uint8_t family)
+static void put_inner(struct redirect *to, uint8_t family, const struct relayed *how)
 {
 	const struct egress_net inner = inner_net(family);
 	struct egress_net net;
 
 	if (to->p->network.mode == NETWORK_OPEN) {
-		put(to, &inner, IPPROTO_TCP, 0, TO_RELAY);
+		put(to, &inner, how->protocol, 0, how->verdict);
 		return;
 	}
 	for (size_t i = 0; i < to->p->network.n_allow; i++) {
 		const struct policy_host *h = &to->p->network.allow[i];
 
-		if (h->protocol != PROTOCOL_TCP || host_net(h->host, &net))
+		if (h->protocol != how->granted || host_net(h->host, &net))
 			continue;
 		for (const uint32_t *port = h->ports; *port; port++)
 			if (!seen_before(to->p, i, *port))
-				put(to, &inner, IPPROTO_TCP, (uint16_t)*port, TO_RELAY);
+				put(to, &inner, how->protocol, (uint16_t)*port, how->verdict);
 	}
 }
 
@@ -413,7 +460,8 @@ static bool common(const struct egress_net *a, const struct egress_net *b, struc
 }
 
 /* What is granted by address, within a network (NULL: anywhere). */
-static void put_granted(struct redirect *to, uint8_t family, const struct egress_net *within)
+static void put_granted_over(struct redirect *to, uint8_t family, const struct egress_net *within,
+			     const struct relayed *how)
 {
 	const struct egress_net all = { .family = family };
 	const struct policy_host *allow = to->p->network.allow;
@@ -422,16 +470,22 @@ static void put_granted(struct redirect *to, uint8_t family, const struct egress
 	if (!within)
 		within = &all;
 	if (to->p->network.mode == NETWORK_OPEN) {
-		put(to, within, IPPROTO_TCP, 0, TO_RELAY);
+		put(to, within, how->protocol, 0, how->verdict);
 		return;
 	}
 	for (size_t i = 0; i < to->p->network.n_allow; i++) {
-		if (allow[i].protocol != PROTOCOL_TCP || !host_net(allow[i].host, &net) ||
+		if (allow[i].protocol != how->granted || !host_net(allow[i].host, &net) ||
 		    net.family != family || !common(&net, within, &net))
 			continue;
 		for (const uint32_t *port = allow[i].ports; *port; port++)
-			put(to, &net, IPPROTO_TCP, (uint16_t)*port, TO_RELAY);
+			put(to, &net, how->protocol, (uint16_t)*port, how->verdict);
 	}
+}
+
+static void put_granted(struct redirect *to, uint8_t family, const struct egress_net *within)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(relayed); i++)
+		put_granted_over(to, family, within, &relayed[i]);
 }
 
 static void put_returns(struct redirect *to, uint8_t family, char *const *nets)
@@ -449,7 +503,8 @@ static void put_family(struct redirect *to, uint8_t family)
 	struct egress_net net;
 
 	put_names(to, family);
-	put_inner(to, family);
+	for (size_t i = 0; i < ARRAY_SIZE(relayed); i++)
+		put_inner(to, family, &relayed[i]);
 	put_returns(to, family, to->p->network.deny_cidrs);
 	put_returns(to, family, to->p->network.banned_nets);
 	for (char *const *o = to->p->network.opened; o && *o; o++)
@@ -463,7 +518,29 @@ static void put_family(struct redirect *to, uint8_t family)
 
 /* ------------------------------------------------------------------ the filter */
 
-static int put_accepts(struct batch *bt)
+static bool has_udp(const struct nsbox_policy *p)
+{
+	for (size_t i = 0; i < p->network.n_allow; i++)
+		if (p->network.allow[i].protocol == PROTOCOL_UDP)
+			return true;
+	return p->network.mode == NETWORK_OPEN;
+}
+
+static int put_datagrams(struct batch *bt)
+{
+	const struct match marks = {
+		.chain = mark.name, .meta = -1, .protocol = IPPROTO_UDP, .verdict = MARK
+	};
+	const struct match accepts = { "output", NFT_META_OIF,	  0,	 IPPROTO_UDP,
+				       NULL,	 EGRESS_PORT_UDP, ACCEPT };
+	int r = put_chain(bt, &mark);
+
+	if (r == 0)
+		r = put_rule(bt, &marks);
+	return r == 0 ? put_rule(bt, &accepts) : r;
+}
+
+static int put_accepts(struct batch *bt, bool udp)
 {
 	const struct egress_net nets[] = {
 		{ .family = 4, .prefix = 8, .addr = { 127 } },
@@ -477,7 +554,7 @@ static int put_accepts(struct batch *bt)
 		{ .chain = "output", .meta = -1, .protocol = IPPROTO_TCP, .verdict = REJECT_TCP },
 		{ .chain = "output", .meta = -1, .verdict = REJECT },
 	};
-	int r = 0;
+	int r = udp ? put_datagrams(bt) : 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(nets); i++) {
 		const struct match m = { "output", NFT_META_OIF, nets[i].family, 0, &nets[i],
@@ -490,7 +567,7 @@ static int put_accepts(struct batch *bt)
 	return r;
 }
 
-static int put_filter(struct batch *bt, bool egress)
+static int put_filter(struct batch *bt, const struct nsbox_policy *p)
 {
 	const struct match in = { .chain = "input", .meta = NFT_META_IIF, .verdict = ACCEPT };
 	const struct match out = { .chain = "output", .meta = NFT_META_OIF, .verdict = ACCEPT };
@@ -501,7 +578,7 @@ static int put_filter(struct batch *bt, bool egress)
 	if (r == 0)
 		r = put_rule(bt, &in);
 	if (r == 0)
-		r = egress ? put_accepts(bt) : put_rule(bt, &out);
+		r = policy_has_egress(p) ? put_accepts(bt, has_udp(p)) : put_rule(bt, &out);
 	return r;
 }
 
@@ -512,7 +589,7 @@ static int put_all(struct batch *bt, const struct nsbox_policy *p)
 	int r = put_table(bt);
 
 	if (r == 0)
-		r = put_filter(bt, egress);
+		r = put_filter(bt, p);
 	if (r < 0 || !egress)
 		return r;
 	to.r = put_chain(bt, &redirect);

@@ -10,7 +10,8 @@
 #include "policy/names.h"
 #include "policy/resolve.h"
 
-#define NO_UDP	    "this version relays TCP alone, and answers DNS: UDP cannot be granted"
+#define UDP_DNS                                                                                    \
+	"port 53 over UDP is answered inside, for names that are granted, and cannot be granted"
 #define CONNECTIONS 1024 /* to outside at the same time, unless the operator says otherwise */
 
 /* ------------------------------------------------------------------ mode */
@@ -95,8 +96,10 @@ static int judge_host(struct resolve *rs, const struct manifest_host *h, const c
 		return json_fail(&rs->r, "network.mode is \"none\" here");
 	if (!ceiling_covers(rs->ceiling, name))
 		return json_fail(&rs->r, "\"%.80s\" is not among the operator's hosts", name);
-	/* A wish that the run can do without: this version cannot grant it. */
-	return h->optional && h->protocol == PROTOCOL_UDP ? json_fail(&rs->r, NO_UDP) : 0;
+	for (const uint32_t *p = h->ports; h->protocol == PROTOCOL_UDP && *p; p++)
+		if (*p == 53)
+			return json_fail(&rs->r, UDP_DNS);
+	return 0;
 }
 
 static int resolve_host(struct resolve *rs, const struct manifest_host *h)
@@ -117,9 +120,7 @@ static int resolve_host(struct resolve *rs, const struct manifest_host *h)
 	r = resolve_tried(rs, &attempt, r, false, value);
 	if (r == 0)
 		r = add_host(rs, h, name);
-	if (r == 0)
-		r = resolve_grant(rs, "%s", value);
-	return r == 0 && h->protocol == PROTOCOL_UDP ? resolve_gap(rs, NO_UDP) : r;
+	return r == 0 ? resolve_grant(rs, "%s", value) : r;
 }
 
 static int compare_hosts(const void *a, const void *b)

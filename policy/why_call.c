@@ -152,7 +152,8 @@ static void ask_nothing(const struct why_question *q, struct why *y)
 static void ask_address(const struct egress_rules *r, const struct why_question *q,
 			const struct egress_net *a, struct why *y)
 {
-	const struct egress_rule *rule = egress_find_addr(r, a->family, a->addr, (uint16_t)q->port);
+	const struct egress_rule *rule =
+		egress_find_addr(r, a->family, a->addr, EGRESS_TCP, (uint16_t)q->port);
 	struct egress_denial d;
 
 	if (egress_denied(r, a->family, a->addr, &d))
@@ -178,7 +179,7 @@ static bool is_banned(const struct nsbox_policy *p, const char *name)
 static bool any_name_at(const struct egress_rules *r, uint16_t port)
 {
 	for (unsigned i = 0; i < r->head->rules; i++)
-		if (r->strings[r->rule[i].host])
+		if (r->strings[r->rule[i].host] && r->rule[i].protocol == EGRESS_TCP)
 			for (unsigned k = 0; k < r->rule[i].ports; k++)
 				if (r->port[r->rule[i].port + k] == port)
 					return true;
@@ -189,11 +190,11 @@ static void ask_name(const struct nsbox_policy *p, const struct egress_rules *r,
 		     const struct why_question *q, const char *name, struct why *y)
 {
 	uint16_t port = (uint16_t)q->port;
-	const struct egress_rule *rule = egress_find_name(r, name, port);
+	const struct egress_rule *rule = egress_find_name(r, name, EGRESS_TCP, port);
 
 	if (is_banned(p, name))
 		why_add(y, "network", WHY_REFUSES, 0, "the operator bans the name (EAI_NONAME)");
-	else if (!egress_find_name(r, name, 0) && !r->head->open)
+	else if (!egress_find_name(r, name, EGRESS_EITHER, 0) && !r->head->open)
 		why_add(y, "network", WHY_REFUSES, 0,
 			"no entry of network.allow covers %s: the name is not known (EAI_NONAME)",
 			q->host);

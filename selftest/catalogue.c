@@ -89,7 +89,7 @@ const struct catalogue_row catalogue[] = {
 	{ "G12", "rules loaded late or not at all", "tests/kernel/test_faults.c", "" },
 	{ "G13", "another run's address", "selftest", "each run has a network namespace of its own: A06-net" },
 	{ "G14", "socket options", "selftest", "" },
-	{ "G15", "connection tracking used up", "tests/e2e/egress-hard.t", "UDP leaves for nobody; connections have a limit" },
+	{ "G15", "connection tracking used up", "tests/e2e/egress-udp.t", "flows over UDP count as connections, which have a limit" },
 	{ "G17", "the daemon's socket", "selftest", "with --daemon" },
 	{ "G18", "refused connections are counted", "tests/e2e/egress.t", "" },
 	{ "H02", "fork bombs", "selftest", "" },

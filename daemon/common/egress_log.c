@@ -96,7 +96,7 @@ struct json_object *egress_event_json(const struct egress_event *e)
 	put_str(o, "verdict", egress_verdict_names[e->verdict]);
 	put_str(o, "name", e->name);
 	put_str(o, "address", e->address);
-	if (e->what == EGRESS_CONNECTION)
+	if (e->what != EGRESS_LOOKUP)
 		put_u64(o, "port", e->port);
 	put_str(o, "rule", e->pointer);
 	if (*e->why)
@@ -104,7 +104,7 @@ struct json_object *egress_event_json(const struct egress_event *e)
 	if (e->errnum)
 		put_str(o, "error",
 			strerrorname_np((int)e->errnum) ? strerrorname_np((int)e->errnum) : "?");
-	if (e->what == EGRESS_CONNECTION) {
+	if (e->what != EGRESS_LOOKUP) {
 		put_u64(o, "bytes_out", e->bytes_out);
 		put_u64(o, "bytes_in", e->bytes_in);
 	}
@@ -153,7 +153,7 @@ struct json_object *egress_log_denials(const struct egress_log *l)
 		put_str(o, "what", egress_what_names[f->what]);
 		put_str(o, "name", f->name);
 		put_str(o, "address", f->address);
-		if (f->what == EGRESS_CONNECTION)
+		if (f->what != EGRESS_LOOKUP)
 			put_u64(o, "port", f->port);
 		put_str(o, "why", f->why);
 		put_str(o, "pointer", f->pointer);

@@ -7,7 +7,7 @@
 
 #include "nsbox/util.h"
 
-const char *const egress_what_names[] = { "lookup", "connection" };
+const char *const egress_what_names[] = { "lookup", "connection", "datagrams" };
 const char *const egress_verdict_names[] = { "allowed", "refused", "failed" };
 
 int egress_send(int sock, uint32_t kind, uint64_t sandbox, const void *rules, size_t len,
@@ -59,7 +59,7 @@ int egress_recv(int sock, struct egress_event *ret, struct nsbox_error *err)
 	if (r < 0)
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, errno, "hear from nsbox-egress");
 	if (r != (ssize_t)sizeof(*ret) || ret->magic != EGRESS_WIRE_MAGIC || ret->kind < 1 ||
-	    ret->kind >= EGRESS_NOTES || ret->what > EGRESS_CONNECTION ||
+	    ret->kind >= EGRESS_NOTES || ret->what > EGRESS_DATAGRAMS ||
 	    ret->verdict > EGRESS_FAILED)
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO,
 				  "malformed message of nsbox-egress");

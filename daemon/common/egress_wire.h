@@ -44,7 +44,8 @@ enum egress_note {
 	EGRESS_NOTES
 };
 
-enum egress_what { EGRESS_LOOKUP, EGRESS_CONNECTION };
+/* DATAGRAMS: what went between two places over UDP until nothing did for a while. */
+enum egress_what { EGRESS_LOOKUP, EGRESS_CONNECTION, EGRESS_DATAGRAMS };
 /* REFUSED: by a rule. FAILED: allowed, and it did not come about outside. */
 enum egress_verdict { EGRESS_ALLOWED, EGRESS_REFUSED, EGRESS_FAILED };
 extern const char *const egress_what_names[], *const egress_verdict_names[];

@@ -92,17 +92,18 @@ static bool is_banned(const struct ruleset *s, const char *name)
 	return false;
 }
 
-void box_judge_name(const struct box *x, const char *name, uint16_t port, struct judgement *ret)
+void box_judge_name(const struct box *x, const char *name, unsigned protocol, uint16_t port,
+		    struct judgement *ret)
 {
 	for (const struct ruleset *s = x->sets; s; s = s->next) {
-		const struct egress_rule *rule = egress_find_name(&s->rules, name, port);
+		const struct egress_rule *rule = egress_find_name(&s->rules, name, protocol, port);
 
 		if (is_banned(s, name)) {
 			refuse(ret, "the name is banned by the operator", "");
 			return;
 		}
 		if (!rule && !s->rules.head->open) {
-			bool known = port && egress_find_name(&s->rules, name, 0);
+			bool known = port && egress_find_name(&s->rules, name, EGRESS_EITHER, 0);
 
 			refuse(ret,
 			       known ? "the name is granted at other ports" : "no entry covers it",
@@ -114,11 +115,12 @@ void box_judge_name(const struct box *x, const char *name, uint16_t port, struct
 	}
 }
 
-void box_judge_addr(const struct box *x, uint8_t family, const uint8_t *addr, uint16_t port,
-		    struct judgement *ret)
+void box_judge_addr(const struct box *x, uint8_t family, const uint8_t *addr, unsigned protocol,
+		    uint16_t port, struct judgement *ret)
 {
 	for (const struct ruleset *s = x->sets; s; s = s->next) {
-		const struct egress_rule *rule = egress_find_addr(&s->rules, family, addr, port);
+		const struct egress_rule *rule =
+			egress_find_addr(&s->rules, family, addr, protocol, port);
 
 		if (!rule && !s->rules.head->open) {
 			refuse(ret, "no entry covers it", "/network/allow");
@@ -127,6 +129,15 @@ void box_judge_addr(const struct box *x, uint8_t family, const uint8_t *addr, ui
 		if (s == x->sets)
 			allow(ret, &s->rules, rule);
 	}
+}
+
+bool box_takes_tls(const struct box *x, uint16_t port)
+{
+	for (const struct ruleset *s = x->sets; s; s = s->next)
+		for (unsigned i = 0; i < s->rules.head->tls; i++)
+			if (s->rules.port[i] == port)
+				return true;
+	return false;
 }
 
 bool box_denies(const struct box *x, uint8_t family, const uint8_t *addr, struct judgement *ret)

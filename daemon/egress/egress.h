@@ -11,6 +11,7 @@
  *   hello.c     connections that have to begin with TLS for their name (tls.c: that beginning)
  *   upstream.c  the operator's proxy
  *   pump.c      bytes between two sockets
+ *   datagram.c  what goes over UDP
  *   confine.c   what the process does to itself before all that
  */
 #ifndef EGRESS_EGRESS_H
@@ -27,6 +28,7 @@
 struct resolver;
 struct reports;
 struct lookup_socket;
+struct datagrams;
 struct conn;
 struct name;
 
@@ -75,9 +77,10 @@ struct box {
 	struct name **by_text, **by_place;
 	uint32_t n_names, room;
 	struct conn *conns;
-	unsigned n_conns;
-	int64_t tokens;	      /* bytes that may pass now; where the rate is limited */
-	double lookup_tokens; /* questions that may be answered now */
+	struct datagrams *datagrams; /* NULL: nothing over UDP */
+	unsigned n_conns;	     /* flows of datagrams count as well */
+	int64_t tokens;		     /* bytes that may pass now; where the rate is limited */
+	double lookup_tokens;	     /* questions that may be answered now */
 	uint64_t refilled_us, lookups_refilled_us;
 	struct loop_timer refill, accept_again;
 	struct egress_totals totals;
@@ -95,10 +98,13 @@ struct judgement {
 	bool allowed;
 	char why[96], pointer[96];
 };
-/* May the name be looked up (port 0) or reached at this port? */
-void box_judge_name(const struct box *x, const char *name, uint16_t port, struct judgement *ret);
-void box_judge_addr(const struct box *x, uint8_t family, const uint8_t *addr, uint16_t port,
+/* May the name be looked up (EGRESS_EITHER, port 0) or reached at this port? */
+void box_judge_name(const struct box *x, const char *name, unsigned protocol, uint16_t port,
 		    struct judgement *ret);
+void box_judge_addr(const struct box *x, uint8_t family, const uint8_t *addr, unsigned protocol,
+		    uint16_t port, struct judgement *ret);
+/* Does the operator want TLS for the name there? */
+bool box_takes_tls(const struct box *x, uint16_t port);
 /* Is the address one that nobody is connected to? Fills ret where it is. */
 bool box_denies(const struct box *x, uint8_t family, const uint8_t *addr, struct judgement *ret);
 const struct egress_limits *box_limits(const struct box *x);
@@ -163,6 +169,15 @@ void relay_close(struct box *x);  /* all connections of the sandbox */
 void relay_judge(struct box *x);  /* cut off what is not allowed any more */
 void relay_tick(struct box *x);	  /* what has been idle too long, or connecting */
 void relay_refill(struct box *x); /* bytes may pass again */
+
+int datagrams_open(struct box *x, struct nsbox_error *err);
+void datagrams_close(struct box *x);
+void datagrams_judge(struct box *x);
+void datagrams_tick(struct box *x);
+
+/* pump.c: how many bytes may pass now, 0: none for a while; so many did: false at the limit. */
+size_t pump_allowance(struct box *x);
+bool pump_count(struct box *x, bool out, size_t n);
 
 /* control.c */
 int control_run(struct broker *b, int control, int report, struct nsbox_error *err);

@@ -51,11 +51,7 @@ static void on_inside(void *ctx, uint32_t events)
 
 bool hello_wanted(const struct conn *c)
 {
-	for (const struct ruleset *s = c->box->sets; c->name && s; s = s->next)
-		for (unsigned i = 0; i < s->rules.head->tls; i++)
-			if (s->rules.port[i] == c->port)
-				return true;
-	return false;
+	return c->name && box_takes_tls(c->box, c->port);
 }
 
 void hello_wait(struct conn *c)

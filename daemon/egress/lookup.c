@@ -248,7 +248,7 @@ static void handle(struct lookup_socket *l, struct stream *s, int fd,
 		return;
 	}
 	if (rcode == 0 && q.name[0] && q.plain)
-		box_judge_name(l->box, q.name, 0, &j);
+		box_judge_name(l->box, q.name, EGRESS_EITHER, 0, &j);
 	else if (rcode == 0)
 		snprintf(j.why, sizeof(j.why), "it is no host name");
 	if (rcode == 0 && j.allowed) {

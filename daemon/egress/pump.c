@@ -63,10 +63,8 @@ static void refill_later(struct box *x)
 	loop_timer_set(x->broker->loop, &x->refill, REFILL_US);
 }
 
-/* How many bytes may be read now; 0: later, the timer is set. */
-static size_t allowance(struct conn *c)
+size_t pump_allowance(struct box *x)
 {
-	struct box *x = c->box;
 	uint64_t rate = box_limits(x)->bytes_per_s, now;
 
 	if (!rate)
@@ -77,20 +75,33 @@ static size_t allowance(struct conn *c)
 	x->refilled_us = now;
 	if (x->tokens > 0)
 		return (size_t)MIN(x->tokens, (int64_t)CHUNK);
-	refill_later(x);
 	return 0;
+}
+
+/* How many bytes may be read now; 0: later, the timer is set. */
+static size_t allowance(struct conn *c)
+{
+	size_t most = pump_allowance(c->box);
+
+	if (!most)
+		refill_later(c->box);
+	return most;
+}
+
+bool pump_count(struct box *x, bool out, size_t n)
+{
+	uint64_t most = box_limits(x)->bytes;
+
+	*(out ? &x->totals.bytes_out : &x->totals.bytes_in) += n;
+	x->tokens -= (int64_t)n;
+	return !most || x->totals.bytes_out + x->totals.bytes_in <= most;
 }
 
 static bool count(struct conn *c, int from, size_t n)
 {
-	struct box *x = c->box;
-	uint64_t most = box_limits(x)->bytes;
-
 	c->flow[from].bytes += n;
 	c->active_us = monotonic_us();
-	*(from == INSIDE ? &x->totals.bytes_out : &x->totals.bytes_in) += n;
-	x->tokens -= (int64_t)n;
-	return !most || x->totals.bytes_out + x->totals.bytes_in <= most;
+	return pump_count(c->box, from == INSIDE, n);
 }
 
 /* ------------------------------------------------------------------ moving */

@@ -344,11 +344,11 @@ static void decide(struct conn *c, const struct outer *to)
 	if (place) {
 		c->name = name_at(x, place);
 		if (c->name)
-			box_judge_name(x, c->name->text, c->port, &j);
+			box_judge_name(x, c->name->text, EGRESS_TCP, c->port, &j);
 		else
 			snprintf(j.why, sizeof(j.why), "no name was given this address");
 	} else {
-		box_judge_addr(x, to->family, to->addr, c->port, &j);
+		box_judge_addr(x, to->family, to->addr, EGRESS_TCP, c->port, &j);
 	}
 	if (!c->name)
 		c->outer = *to;
@@ -433,11 +433,12 @@ int relay_open(struct box *x, struct nsbox_error *err)
 		if (x->fd[EGRESS_TCP4 + i] >= 0)
 			r = loop_add(x->broker->loop, x->fd[EGRESS_TCP4 + i], EPOLLIN, on[i], x,
 				     &x->accepting[i], err);
-	return r;
+	return r == 0 ? datagrams_open(x, err) : r;
 }
 
 void relay_close(struct box *x)
 {
+	datagrams_close(x);
 	while (x->conns)
 		conn_end(x->conns, EGRESS_ALLOWED, 0, "the sandbox ended", true);
 	for (int i = 0; i < 2; i++)
@@ -446,15 +447,16 @@ void relay_close(struct box *x)
 
 void relay_judge(struct box *x)
 {
+	datagrams_judge(x);
 	for (struct conn *c = x->conns, *next; c; c = next) {
 		struct judgement j = { 0 };
 		bool denied = c->outer.family && box_denies(x, c->outer.family, c->outer.addr, &j);
 
 		next = c->next;
 		if (!denied && c->name)
-			box_judge_name(x, c->name->text, c->port, &j);
+			box_judge_name(x, c->name->text, EGRESS_TCP, c->port, &j);
 		else if (!denied && c->outer.family)
-			box_judge_addr(x, c->outer.family, c->outer.addr, c->port, &j);
+			box_judge_addr(x, c->outer.family, c->outer.addr, EGRESS_TCP, c->port, &j);
 		if (denied || !j.allowed)
 			refuse(c, &j);
 	}
@@ -465,6 +467,7 @@ void relay_tick(struct box *x)
 	const struct egress_limits *l = box_limits(x);
 	uint64_t now = monotonic_us();
 
+	datagrams_tick(x);
 	for (struct conn *c = x->conns, *next; c; c = next) {
 		next = c->next;
 		if (c->state != CONN_OPEN && now - c->began_us > l->connect_s * UINT64_C(1000000))

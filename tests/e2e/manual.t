@@ -47,7 +47,7 @@ def run(arguments):
 
 def test_examples(t):
     scratch = paths.scratch("nsbox-manual-")
-    ran = refused = 0
+    ran = 0
     for number, (what, text) in enumerate(manual.examples()):
         name = "example %d %s" % (number + 1, what)
         manifest = json.loads(text)
@@ -64,10 +64,9 @@ def test_examples(t):
             if "--python" in done.args:
                 t.equal(done.stdout.strip(), "42", name + ": the function's value")
         else:
-            refused += 1
             pointer = what.split()[1]
             t.ok(done.returncode == 125 and "nsbox: %s: " % pointer in done.stderr, name, done.stderr)
-    t.ok(ran >= 4 and refused >= 1, "some run and some are refused")
+    t.ok(ran >= 5, "examples are run")
 
 
 if __name__ == "__main__":

@@ -29,10 +29,10 @@ static void ask(const struct egress_rules *r)
 	static const uint8_t loopback[16] = { 127, 0, 0, 1 };
 	static const uint8_t mapped[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
 	struct egress_denial d;
-	const struct egress_rule *rule = egress_find_name(r, "a.example.com", 443);
+	const struct egress_rule *rule = egress_find_name(r, "a.example.com", EGRESS_UDP, 443);
 
 	check(!rule || (rule >= r->rule && rule < r->rule + r->head->rules));
-	rule = egress_find_addr(r, 6, mapped, 0);
+	rule = egress_find_addr(r, 6, mapped, EGRESS_EITHER, 0);
 	check(!rule || strlen(r->strings + rule->pointer) < r->head->strings);
 	check(egress_denied(r, 4, loopback, &d) ? d.why && d.pointer : opens_anything(r));
 	check(egress_denied(r, 6, mapped, &d) || opens_anything(r));

@@ -76,25 +76,37 @@ START_TEST(names_and_ports)
 		const char *name;
 		uint16_t port;
 		bool covered;
+		unsigned protocol;
 	} rows[] = {
-		{ "one.example", 443, true },	   { "one.example", 80, false },
-		{ "two.example", 443, false },	   { "a.wild.example", 80, true },
-		{ "a.b.wild.example", 443, true }, { "wild.example", 80, false },
-		{ "evilwild.example", 80, false }, { "a.wild.example.other", 80, false },
-		{ "one.example", 0, true },	   { "udp.example", 443, false },
+		{ "one.example", 443, true },
+		{ "one.example", 80, false },
+		{ "two.example", 443, false },
+		{ "a.wild.example", 80, true },
+		{ "a.b.wild.example", 443, true },
+		{ "wild.example", 80, false },
+		{ "evilwild.example", 80, false },
+		{ "a.wild.example.other", 80, false },
+		{ "one.example", 0, true },
+		{ "udp.example", 443, false, EGRESS_TCP },
 		{ "x.one.example", 443, false },
+		{ "one.example", 443, false, EGRESS_UDP },
+		{ "udp.example", 443, true, EGRESS_UDP },
+		{ "udp.example", 80, false, EGRESS_UDP },
+		{ "udp.example", 0, true, EGRESS_EITHER },
 	};
 	struct rules w;
 
 	make(&w, NETWORK_ALLOWLIST, hosts, ARRAY_SIZE(hosts), NULL, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		ck_assert_msg(!!egress_find_name(&w.r, rows[i].name, rows[i].port) ==
-				      rows[i].covered,
+		ck_assert_msg(!!egress_find_name(&w.r, rows[i].name, rows[i].protocol,
+						 rows[i].port) == rows[i].covered,
 			      "%s:%u", rows[i].name, rows[i].port);
 	ck_assert_ptr_nonnull(
-		egress_find_addr(&w.r, 4, (const uint8_t[16]){ 198, 51, 100, 7 }, 443));
-	ck_assert_ptr_null(egress_find_addr(&w.r, 4, (const uint8_t[16]){ 198, 51, 100, 7 }, 80));
-	ck_assert_ptr_null(egress_find_addr(&w.r, 4, (const uint8_t[16]){ 198, 51, 101, 7 }, 443));
+		egress_find_addr(&w.r, 4, (const uint8_t[16]){ 198, 51, 100, 7 }, EGRESS_TCP, 443));
+	ck_assert_ptr_null(
+		egress_find_addr(&w.r, 4, (const uint8_t[16]){ 198, 51, 100, 7 }, EGRESS_TCP, 80));
+	ck_assert_ptr_null(
+		egress_find_addr(&w.r, 4, (const uint8_t[16]){ 198, 51, 101, 7 }, EGRESS_TCP, 443));
 	done(&w);
 }
 END_TEST
@@ -226,7 +238,7 @@ START_TEST(malformed_rules)
 		memcpy(copy, w.r.head, size);
 		copy[i] ^= 0xff;
 		if (egress_check(copy, size, &r, NULL) == 0) /* then it can be asked */
-			(void)egress_find_name(&r, "one.example", 443);
+			(void)egress_find_name(&r, "one.example", EGRESS_TCP, 443);
 	}
 	memcpy(copy, w.r.head, size);
 	ck_assert_int_eq(egress_check(copy, size, NULL, NULL), 0);

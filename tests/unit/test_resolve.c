@@ -306,9 +306,6 @@ START_TEST(shared_workspace)
 }
 END_TEST
 
-#define NO_UDP "this version relays TCP alone, and answers DNS: UDP cannot be granted"
-#define UDP(rest)                                                                                  \
-	"{\"host\":\"a\",\"ports\":[1],\"protocol\":\"udp\",\"description\":\"d\"" rest "}"
 #define Z64    "0000000000000000000000000000000000000000000000000000000000000000"
 #define SECRET "\"name\":\"T\",\"source\":\"vault:t\",\"description\":\"d\""
 
@@ -316,8 +313,6 @@ END_TEST
 static const struct {
 	const char *body, *message, *twin;
 } gaps[] = {
-	{ NET(UDP("")), "/network/allow/0: " NO_UDP, NET(HOST_A) },
-	{ NET(HOST_A "," UDP("")), "/network/allow/1: " NO_UDP, NET(UDP(",\"optional\":true")) },
 	{ ",\"secrets\":[{" SECRET ",\"inject\":\"header\"}]",
 	  "/secrets/0: this version puts no secrets into requests: \"env\" and \"file\" can be had",
 	  ",\"secrets\":[{" SECRET ",\"inject\":\"file\"}]" },

@@ -306,7 +306,7 @@ int nsbox_sandbox_next(struct nsbox_sandbox *sb, int timeout_ms, struct nsbox_ev
  * NSBOX_EVENT_LISTENERS, and once they were taken. Whoever keeps one open keeps programs waiting
  * that nobody serves: close them once they were handed on.
  */
-#define NSBOX_LISTENERS_MAX 6
+#define NSBOX_LISTENERS_MAX 8
 unsigned nsbox_sandbox_listeners(struct nsbox_sandbox *sb, int ret[NSBOX_LISTENERS_MAX]);
 
 /* Kill everything inside and wait for nothing: NSBOX_EVENT_GONE says when nothing is left. */
