@@ -201,36 +201,14 @@ def test_priorities(t):
 
 # ---------------------------------------------------------------- who sees what
 
-CLIENT = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-from nsboxtest import service
-status, reply = service.ask(sys.argv[2], sys.argv[3], sys.argv[4], json.loads(sys.argv[5]))
-print(json.dumps([status, reply]))
-"""
-
-
-def ask_as(uid, daemon, method, path, body=None):
-    import json
-    done = subprocess.run(["/usr/bin/python3", "-c", CLIENT, os.path.join(paths.ROOT, "tests", "support"),
-                           daemon.socket, method, path, json.dumps(body)], user=uid, group=uid, extra_groups=[],
-                          capture_output=True, text=True, cwd="/", check=False)
-    return json.loads(done.stdout) if done.stdout else [0, done.stderr]
-
-
 def test_who(t):
     if os.getuid() != 0:
         t.note("other users can be tried as root alone")
         return
-    reachable = subprocess.run(["/usr/bin/test", "-r", os.path.join(paths.ROOT, "tests", "support", "nsboxtest")],
-                               user=12345, group=12345, extra_groups=[], check=False).returncode == 0
-    if not reachable:
-        t.note("other users cannot read this source tree")
-        return
     options = [w for uid in (12345, 12346, 12347, 12348) for w in ("--allow-uid", str(uid))]
     with service.Daemon(options=options + ["--workspace", "12345=a", "--workspace", "12346=b", "--runners", "1"]) as d:
         def submit(uid, **more):
-            return ask_as(uid, d, "POST", JOBS, dict({"kind": "command", "command": "sleep 300"}, **more))
+            return service.ask_as(uid, d, "POST", JOBS, dict({"kind": "command", "command": "sleep 300"}, **more))
         status, mine = submit(12345)
         t.equal((status, mine["workspace_id"]), (202, "a"), "who is tied to a workspace is in it")
         t.equal(submit(12345, workspace_id="a")[0], 202, "and may say so")
@@ -240,24 +218,24 @@ def test_who(t):
         t.equal(status, 202, "who is tied to none may name others")
         _, roots = post(d, "sleep 300", workspace_id="a")
         place = JOBS + "/" + mine["id"]
-        unknown = ask_as(12346, d, "GET", JOBS + "/" + "0" * len(mine["id"]))
+        unknown = service.ask_as(12346, d, "GET", JOBS + "/" + "0" * len(mine["id"]))
         for method in ("GET", "DELETE"):
             for uid in (12346, 12347):
-                status, reply = ask_as(uid, d, method, place)
+                status, reply = service.ask_as(uid, d, method, place)
                 same = str(reply).replace(mine["id"], "0" * len(mine["id"])) == str(unknown[1])
                 t.ok(status == unknown[0] == 404 and same,
                      "%s of a foreign job by %d is as of an unknown one" % (method, uid), str(reply))
-        t.equal(ask_as(12348, d, "GET", JOBS + "/" + free["id"])[0], 404, "another free user's job neither")
+        t.equal(service.ask_as(12348, d, "GET", JOBS + "/" + free["id"])[0], 404, "another free user's job neither")
         t.equal(get(d, mine)["state"] in ("queued", "running"), True, "and nothing happened to it")
         for uid, count in ((12345, 3), (12346, 0), (12347, 1), (12348, 0)):
-            t.equal(len(ask_as(uid, d, "GET", JOBS)[1]["jobs"]), count, "user %d sees %d jobs" % (uid, count))
+            t.equal(len(service.ask_as(uid, d, "GET", JOBS)[1]["jobs"]), count, "user %d sees %d jobs" % (uid, count))
         t.equal(len(d.ask("GET", JOBS)[1]["jobs"]), 4, "root sees all")
-        t.equal(ask_as(12345, d, "DELETE", JOBS + "/" + roots["id"])[1]["cause"], "cancelled",
+        t.equal(service.ask_as(12345, d, "DELETE", JOBS + "/" + roots["id"])[1]["cause"], "cancelled",
                 "its workspace's jobs are its own, whoever sent them")
-        t.equal(ask_as(12345, d, "DELETE", place)[0] in (200, 202), True, "and it cancels its own")
+        t.equal(service.ask_as(12345, d, "DELETE", place)[0] in (200, 202), True, "and it cancels its own")
         t.equal(finished(d, mine)["cause"], "cancelled", "which ends")
-        t.equal(ask_as(12346, d, "GET", place)[0], 404, "a foreign one that ended is unknown as well")
-        t.equal(ask_as(12345, d, "GET", place)[1]["cause"], "cancelled", "and its own is not")
+        t.equal(service.ask_as(12346, d, "GET", place)[0], 404, "a foreign one that ended is unknown as well")
+        t.equal(service.ask_as(12345, d, "GET", place)[1]["cause"], "cancelled", "and its own is not")
 
 
 # ---------------------------------------------------------------- the directory
