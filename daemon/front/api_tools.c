@@ -64,9 +64,10 @@ static struct json_object *tool_object(const struct tool *t, bool whole)
 			json_put(o, keys[i], json_object_get(v));
 	if (!whole)
 		return o;
-	json_object_object_foreach (mcp_member(t->record, "run"), key, value)
+	json_object_object_foreach (mcp_member(t->record, "run"), key, value) {
 		if (strcmp(key, "workspace_id") != 0)
 			json_put(o, key, json_object_get(value));
+	}
 	json_put(o, "params", json_object_get(mcp_member(t->record, "params")));
 	return o;
 }

@@ -91,8 +91,9 @@ static void add_all(struct json_object *to, struct json_object *from)
 {
 	if (!from)
 		return;
-	json_object_object_foreach (from, key, value)
+	json_object_object_foreach (from, key, value) {
 		json_object_object_add(to, key, json_object_get(value));
+	}
 }
 
 /* The parameters of this function among the tool's own: others would be arguments too many. */
@@ -108,10 +109,11 @@ static void add_given(struct json_object *to, const struct tool *t, const char *
 		if (strcmp(mcp_text(o, "name"), name) == 0)
 			properties = mcp_member(mcp_member(o, "inputSchema"), "properties");
 	}
-	json_object_object_foreach (params, key, value)
+	json_object_object_foreach (params, key, value) {
 		if (json_object_is_type(properties, json_type_object) &&
 		    json_object_object_get_ex(properties, key, &v))
 			json_object_object_add(to, key, json_object_get(value));
+	}
 }
 
 bool mcp_functions_call(const struct mcp_turn *t, const struct mcp_message *msg, const char *name,

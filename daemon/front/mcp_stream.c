@@ -172,7 +172,7 @@ static void prime(struct mcp_reader *r)
 	const struct mcp_session *s = r->st->session;
 	int n;
 
-	if (!r->st->ids || s->version < MCP_2025_11_25 || r->seq)
+	if (!s || !r->st->ids || s->version < MCP_2025_11_25 || r->seq)
 		return;
 	n = asprintf(&r->text, "id: %" PRIu64 "-0\ndata: \n\n", r->st->number);
 	if (n < 0)

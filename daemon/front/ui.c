@@ -43,6 +43,10 @@ static const struct {
 	{ "/ui/ui.js", "text/javascript; charset=utf-8", ui_js_start, &ui_js_size },
 };
 
+static const char content_policy[] =
+	"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
 bool ui_is_open(const struct http_request *rq)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
@@ -54,21 +58,17 @@ bool ui_is_open(const struct http_request *rq)
 void ui_get(struct front *f, struct http_request *rq, const char *rest)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		const char *const headers[] = {
-			"Content-Type",
-			files[i].type,
-			"Content-Security-Policy",
-			"default-src 'none'; script-src 'self'; style-src 'self'; connect-src "
-			"'self'; "
-			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-			"X-Content-Type-Options",
-			"nosniff",
-			"Referrer-Policy",
-			"no-referrer",
-			"Cache-Control",
-			"no-cache",
-			NULL
-		};
+		const char *const headers[] = { "Content-Type",
+						files[i].type,
+						"Content-Security-Policy",
+						content_policy,
+						"X-Content-Type-Options",
+						"nosniff",
+						"Referrer-Policy",
+						"no-referrer",
+						"Cache-Control",
+						"no-cache",
+						NULL };
 		size_t len = (size_t)*files[i].size;
 		char *text;
 

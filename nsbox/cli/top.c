@@ -80,7 +80,8 @@ static struct json_object *read_metrics(const struct top *t)
 		if (*line == '#' || !space || strchr(line, '{') || strchr(space, '.'))
 			continue;
 		*space = 0;
-		json_object_object_add(o, line, json_object_new_int64(atoll(space + 1)));
+		json_object_object_add(o, line,
+				       json_object_new_int64(strtoll(space + 1, NULL, 10)));
 	}
 	return o;
 }
