@@ -163,7 +163,7 @@ def test_live(t):
     with tempfile.TemporaryDirectory(prefix="tmux-") as place:
         def ask(*args):
             return subprocess.run([tmux, "-S", os.path.join(place, "s"), "-f", "/dev/null", *args], capture_output=True, text=True,
-                                  check=False, env=dict(os.environ, TERM="xterm", LC_ALL="C.UTF-8")).stdout
+                                  check=False, env=dict(os.environ, TERM="xterm", LC_ALL="C.UTF-8", SHELL="/bin/sh")).stdout
         ask("new-session", "-d", "-x", "120", "-y", "30", "-s", "top", "sh")
         ask("send-keys", "-t", "top", "clear; %s top --socket %s --interval 1; echo left=$?" % (paths.NSBOX, daemon.socket), "Enter")
 
