@@ -71,7 +71,7 @@ def test_page(t):
         t.ok(b.wait("document.activeElement.id === 'token'"), "it asks for a token, and is ready to get it")
         b.type("wrong")
         b.key("Enter", "\r")
-        t.ok(b.wait("document.getElementById('state').textContent.includes('who you are') && document.getElementById('token').value === ''"),
+        t.ok(b.wait("!sessionStorage.getItem('nsbox-token') && !document.getElementById('login').hidden && document.getElementById('state').textContent.includes('who you are') && document.getElementById('token').value === ''"),
              "a wrong one is not taken")
         b.value("document.getElementById('token').focus()")
         b.type(TOKEN)

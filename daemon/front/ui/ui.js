@@ -15,7 +15,8 @@ async function ask(path) {
 	const token = sessionStorage.getItem("nsbox-token");
 	const answer = await fetch(path, { headers: token ? { Authorization: "Bearer " + token } : {}, cache: "no-store" });
 	if (answer.status === 401) {
-		sessionStorage.removeItem("nsbox-token");
+		if (sessionStorage.getItem("nsbox-token") === token) // and not another that was entered since
+			sessionStorage.removeItem("nsbox-token");
 		throw new Refused();
 	}
 	if (!answer.ok)
