@@ -82,18 +82,27 @@ static int fill_request(struct json_object *o, const struct pycall *c)
 	return r == 0 ? add_noexec(o, c) : r;
 }
 
-int pycall_encode(const struct pycall *c, int *ret_fd, struct nsbox_error *err)
+int pycall_text(const struct pycall *c, char **ret, size_t *ret_len, struct nsbox_error *err)
 {
 	struct json_object *o = json_object_new_object();
 	const char *text = NULL;
-	size_t len = 0;
-	int fd = -ENOMEM;
 
 	if (o && fill_request(o, c) == 0)
-		text = json_object_to_json_string_length(o, JSON_C_TO_STRING_PLAIN, &len);
-	if (text)
-		fd = make_memfd("nsbox-request", text, len, true);
+		text = json_object_to_json_string_length(o, JSON_C_TO_STRING_PLAIN, ret_len);
+	*ret = text ? strdup(text) : NULL;
 	json_object_put(o);
+	return *ret ? 0 : nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "encode the call");
+}
+
+int pycall_encode(const struct pycall *c, int *ret_fd, struct nsbox_error *err)
+{
+	auto_free char *text = NULL;
+	size_t len = 0;
+	int fd, r = pycall_text(c, &text, &len, err);
+
+	if (r < 0)
+		return r;
+	fd = make_memfd("nsbox-request", text, len, true);
 	if (fd < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, -fd, "encode the call");
 	*ret_fd = fd;

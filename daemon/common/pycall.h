@@ -36,7 +36,8 @@ struct pycall {
 	unsigned compat;	  /* bits of enum pycall_compat */
 };
 
-/* A sealed memfd holding the request. */
+/* The request's text, malloc'd; and a sealed memfd that holds it. */
+int pycall_text(const struct pycall *c, char **ret, size_t *ret_len, struct nsbox_error *err);
 int pycall_encode(const struct pycall *c, int *ret_fd, struct nsbox_error *err);
 /* What runs it: {"python3", "-I", the runner, NULL}. */
 #define PYCALL_ARGV 4

@@ -280,6 +280,8 @@ void api_daemon_status(struct front *f, struct http_request *rq, const char *res
 	o = json_object_new_object();
 	control_status(f, o);
 	json_put_u64(o, "uptime_ms", (monotonic_us() - f->began_us) / 1000);
+	if (f->opt->pool)
+		json_put_u64(o, "pool", pool_waiting(f->pool));
 	json_put_u64(o, "accepted", f->metrics.counter[METRIC_ACCEPTED]);
 	json_put_u64(o, "connections", http_connections(f->http));
 	json_put_u64(o, "drain_s", f->opt->drain_s);

@@ -236,6 +236,7 @@ char *evidence_metrics(struct front *f, size_t *ret_len)
 		alive += j->in_spawn && !j->session;
 	for (const struct session *s = f->sessions; s; s = s->next)
 		alive += s->plan != NULL;
+	alive += pool_alive(f->pool);
 	const struct metric_gauge gauges[] = {
 		{ "nsbox_queue_waiting", "Jobs and calls that wait.", queue_length(f->queue) },
 		{ "nsbox_sessions", "Sandboxes that are kept between commands.", f->n_sessions },
@@ -244,6 +245,8 @@ char *evidence_metrics(struct front *f, size_t *ret_len)
 		{ "nsbox_jobs_running", "Jobs and calls that run.", f->running },
 		{ "nsbox_runners", "How many may run.", f->runners },
 		{ "nsbox_sandboxes_alive", "Sandboxes that are there.", alive },
+		{ "nsbox_pool_waiting", "Runs made ahead that wait for a call.",
+		  pool_waiting(f->pool) },
 		{ "nsbox_journal_trouble", "1 while the journal takes nothing.",
 		  f->trouble.code != 0 },
 	};

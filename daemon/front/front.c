@@ -130,9 +130,11 @@ static void on_finished(void *ctx, struct job *j)
 	if (j->wait.running)
 		f->running--;
 	queue_done(f->queue, &j->wait); /* cancelled while it waited, or over */
+	pool_wake(f->pool);
 	f->asked_bytes -= j->asked_bytes;
 	if (j->res.cpu_us && options_limits_of(f->opt, j->workspace).cpu_s)
 		usage_add(f->usage, j->workspace, j->res.cpu_us, monotonic_us() / 1000000);
+	f->metrics.counter[METRIC_POOLED] += j->ahead;
 	record_ended(f, j);
 }
 
@@ -154,6 +156,7 @@ void front_apply(struct front *f)
 	f->runners =
 		f->opt->runners ? f->opt->runners : 2 * (uint64_t)MAX(f->services.host.cpus, 1);
 	f->services.ceiling = f->opt->ceiling;
+	pool_resize(f->pool, f->opt->pool);
 	f->services.kept = f->kept;
 	/* Root may speak anyway, and so may whoever the service belongs to. The overflow id stands
 	 * for anyone from another user namespace, so it is never meant by this. */
@@ -167,6 +170,14 @@ static void on_news(void *ctx, struct job *j)
 	events_news(j);
 }
 
+/* A run that is made for nobody yet shall be in nobody's way. */
+static bool on_idle(void *ctx)
+{
+	const struct front *f = ctx;
+
+	return !f->closing && !f->draining && f->running < (uint64_t)MAX(f->services.host.cpus, 1);
+}
+
 static void on_event(void *ctx, struct wire_event *w)
 {
 	struct session *s = w->exec ? NULL : session_by_number(ctx, w->sandbox);
@@ -178,6 +189,8 @@ static void on_event(void *ctx, struct wire_event *w)
 		memcpy(j->image_digest, w->image, sizeof(j->image_digest));
 	if (j)
 		job_event(j, &w->event);
+	if (!s && !j && pool_event(((struct front *)ctx)->pool, w))
+		return;
 	if (!s && !j && w->event.kind == NSBOX_EVENT_FILES)
 		images_event(ctx, w);
 	if (w->event.fd >= 0)
@@ -320,6 +333,15 @@ static void raise_files(void)
 	}
 }
 
+static int make_pool(struct front *f, struct nsbox_error *err)
+{
+	const struct pool_uses uses = {
+		.loop = f->loop, .link = f->link, .numbers = &f->numbers, .idle = on_idle, .ctx = f
+	};
+
+	return pool_new(&uses, &f->pool, err);
+}
+
 static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, int egress_fd,
 		  const char *compile, struct nsbox_error *err)
 {
@@ -337,6 +359,8 @@ static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, int 
 	if (r == 0)
 		r = compiler_new(f->loop, compile, &f->compiler, err);
 	if (r == 0)
+		r = make_pool(f, err);
+	if (r == 0)
 		r = queue_new(&none, &f->queue, err);
 	if (r == 0 && !(f->usage = usage_new()))
 		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "set up the front");
@@ -352,6 +376,7 @@ static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, int 
 	f->services.link = f->link;
 	f->services.network = f->network;
 	f->services.compiler = f->compiler;
+	f->services.pool = f->pool;
 	f->services.finished = on_finished;
 	f->services.news = on_news;
 	f->services.ctx = f;
@@ -391,6 +416,7 @@ static void tear_down(struct front *f)
 	tools_free(f->tools);
 	journal_free(f->journal);
 	compiler_free(f->compiler);
+	pool_free(f->pool);
 	link_free(f->link);
 	network_free(f->network);
 	loop_free(f->loop);

@@ -52,6 +52,7 @@ struct front {
 	struct link *link;
 	struct network *network;
 	struct compiler *compiler;
+	struct pool *pool;
 	struct http *http;
 	struct queue *queue;
 	struct journal *journal;

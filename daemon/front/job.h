@@ -14,6 +14,7 @@
 #include "daemon/front/link.h"
 #include "daemon/front/network.h"
 #include "daemon/front/outputs.h"
+#include "daemon/front/pool.h"
 #include "daemon/front/queue.h"
 #include "daemon/front/request.h"
 #include "daemon/front/secrets.h"
@@ -31,6 +32,7 @@ struct job_services {
 	struct link *link;
 	struct network *network;
 	struct compiler *compiler;
+	struct pool *pool; /* NULL: none */
 	const char *unpacker;
 	struct nsbox_host host;
 	struct nsbox_ceiling ceiling;
@@ -66,7 +68,8 @@ struct job_ident {
 struct job {
 	const struct job_services *sv;
 	unsigned refs;
-	uint64_t number; /* of the sandbox on the wire, too */
+	uint64_t
+		number; /* of the sandbox on the wire, too; another once it has a run of the pool */
 	char id[48];
 	enum job_phase phase;
 	struct job_spec *spec; /* NULL once finished, and while the journal alone has it */
@@ -108,6 +111,7 @@ struct job {
 	struct wire_output *rules;
 	uint32_t n_rules;
 	struct loop_timer backstop;
+	bool ahead;    /* it has a run that was made before it came */
 	bool in_spawn; /* nsbox-spawn knows the number: END is due */
 	bool started;
 	uint32_t want_cause; /* why it was killed, NSBOX_CAUSE_NONE: it was not */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of a job share: job.c, job_run.c, job_event.c. */
+/* What the files of a job share: job.c, job_run.c, job_pool.c, job_event.c. */
 #ifndef FRONT_JOB_PARTS_H
 #define FRONT_JOB_PARTS_H
 
@@ -21,6 +21,18 @@ void job_hide(struct job *j);
 void job_hide_names(struct job *j);
 /* What is hidden in its session is in it, and the other way round. */
 int job_hide_in_session(struct job *j, struct nsbox_error *err);
+
+/* job_run.c: what its captures keep and hide; the exec request; the call of a function; the image
+ * by the caller's word or else the manifest's, NULL: the host's. */
+void job_set_captures(struct job *j);
+int job_encode_exec(const struct job *j, bool waits, int *ret_fd, struct nsbox_error *err);
+void job_describe_call(const struct job *j, struct pycall *c);
+const char *job_image(const struct job *j);
+/* It was started; it, or nsbox-spawn for it, has an answer in time. */
+void job_limit_wait(struct job *j);
+
+/* job_pool.c: 1: it runs; 0: it has to be started. */
+int job_take_from_pool(struct job *j, int plan_fd, struct nsbox_error *err);
 
 /* job_run.c: into a sandbox that is to be made from a plan; into one that is there. */
 int job_start_run(struct job *j, int plan_fd, struct nsbox_error *err);

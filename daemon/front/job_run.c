@@ -76,8 +76,7 @@ static int read_plan(struct job *j, int plan_fd, struct nsbox_error *err)
 	return r;
 }
 
-/* The caller's word goes before the manifest's. */
-static const char *image_of(const struct job *j)
+const char *job_image(const struct job *j)
 {
 	return j->spec->image ? j->spec->image : j->plan->image;
 }
@@ -86,7 +85,7 @@ static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
 {
 	struct wire_request q = { .kind = WIRE_NEW, .sandbox = job_sandbox(j) };
 	const struct snapshot *from = j->session ? j->session->from : NULL;
-	const char *image = from ? from->recipe.image : image_of(j);
+	const char *image = from ? from->recipe.image : job_image(j);
 	int fds[3] = { plan_fd }, r = 0;
 	auto_close int upper = -1;
 	unsigned n = 1;
@@ -114,11 +113,9 @@ static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
 	return r;
 }
 
-/* The descriptors of the run; those of `io` that are not -1 are the caller's to close. */
-static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
+void job_set_captures(struct job *j)
 {
 	const struct nsbox_policy_limits *lim = &j->plan->limits;
-	int r = 0;
 
 	j->out.flood = j->err.flood = on_flood;
 	j->out.grew = j->err.grew = on_grew;
@@ -130,6 +127,15 @@ static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
 	}
 	j->out.flood_at = lim->stdout_max + FLOOD_BYTES;
 	j->err.flood_at = lim->stderr_max + FLOOD_BYTES;
+}
+
+/* The descriptors of the run; those of `io` that are not -1 are the caller's to close. */
+static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
+{
+	const struct nsbox_policy_limits *lim = &j->plan->limits;
+	int r = 0;
+
+	job_set_captures(j);
 	if (j->spec->stdin_data.data) {
 		io->in = make_memfd("nsbox-stdin", j->spec->stdin_data.data,
 				    j->spec->stdin_data.len, true);
@@ -150,7 +156,7 @@ static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
 	return r;
 }
 
-static void describe_call(const struct job *j, struct pycall *c)
+void job_describe_call(const struct job *j, struct pycall *c)
 {
 	*c = (struct pycall){ .code = j->spec->code,
 			      .function = j->spec->function,
@@ -194,14 +200,15 @@ static const char **joined_env(const struct job *j)
 	return all;
 }
 
-static int encode_exec(struct job *j, int *ret_fd, struct nsbox_error *err)
+int job_encode_exec(const struct job *j, bool waits, int *ret_fd, struct nsbox_error *err)
 {
 	auto_free const char **entry = NULL, **env = joined_env(j);
-	const char *python[PYCALL_ARGV];
+	const char *python[PYCALL_ARGV + 1] = { 0 };
 	struct nsbox_exec ex = { .env = env,
 				 .cwd = j->spec->cwd,
 				 .wall_ms = j->wall_ms,
 				 .keep_rest = j->session != NULL,
+				 .waits = waits,
 				 .tty = j->spec->tty,
 				 .tty_rows = 24,
 				 .tty_cols = 80 };
@@ -209,7 +216,9 @@ static int encode_exec(struct job *j, int *ret_fd, struct nsbox_error *err)
 	if (!env)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "the run's variables");
 	if (j->kind == JOB_PYTHON) {
-		memcpy(python, pycall_argv, sizeof(python));
+		memcpy(python, pycall_argv, sizeof(pycall_argv[0]) * PYCALL_ARGV);
+		if (waits)
+			python[PYCALL_ARGV - 1] = "ahead";
 		if (j->spec->python.interpreter)
 			python[0] = j->spec->python.interpreter;
 		ex.argv = python;
@@ -234,7 +243,7 @@ static int send_exec(struct job *j, const struct nsbox_io *io, struct nsbox_erro
 	int fds[WIRE_FDS_MAX], r;
 	unsigned n = 1;
 
-	r = encode_exec(j, &blob, err);
+	r = job_encode_exec(j, false, &blob, err);
 	if (r < 0)
 		return r;
 	fds[0] = blob;
@@ -288,6 +297,12 @@ int job_settle(struct job *j, struct nsbox_error *err)
 	return r;
 }
 
+void job_limit_wait(struct job *j)
+{
+	if (j->wall_ms)
+		job_set_backstop(j, j->wall_ms + j->plan->limits.grace_ms + BACKSTOP_MS);
+}
+
 /* The program: where its sandbox is, or is being made. */
 static int run_program(struct job *j, struct nsbox_error *err)
 {
@@ -296,7 +311,7 @@ static int run_program(struct job *j, struct nsbox_error *err)
 	int r = make_io(j, &io, err);
 
 	if (r == 0 && j->kind == JOB_PYTHON) {
-		describe_call(j, &call);
+		job_describe_call(j, &call);
 		r = pycall_encode(&call, &io.request, err);
 	}
 	if (r == 0)
@@ -307,8 +322,8 @@ static int run_program(struct job *j, struct nsbox_error *err)
 	close_fd(&io.err);
 	close_fd(&io.request);
 	close_fd(&io.result);
-	if (r == 0 && j->wall_ms)
-		job_set_backstop(j, j->wall_ms + j->plan->limits.grace_ms + BACKSTOP_MS);
+	if (r == 0)
+		job_limit_wait(j);
 	return r;
 }
 
@@ -353,6 +368,10 @@ int job_start_run(struct job *j, int plan_fd, struct nsbox_error *err)
 		r = digests_check(j->plan->inputs, j->staged.fd, j->staged.skill_dir, err);
 	if (r == 0)
 		r = job_settle(j, err);
+	if (r == 0)
+		r = job_take_from_pool(j, plan_fd, err);
+	if (r > 0)
+		return 0; /* it runs */
 	if (r == 0)
 		r = send_new(j, plan_fd, err);
 	if (r == 0 && j->session)

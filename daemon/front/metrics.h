@@ -14,6 +14,7 @@
 	X(DENIED, "nsbox_requests_denied_total", "Requests answered with 403.")                   \
 	X(INVALID, "nsbox_requests_invalid_total", "Requests that could not be understood.")      \
 	X(NO_JOURNAL, "nsbox_requests_no_journal_total", "Requests refused because the journal takes nothing.") \
+	X(POOLED, "nsbox_pool_taken_total", "Calls that found a run made ahead.")                  \
 	X(COMMITS, "nsbox_journal_commits_total", "Transactions of the journal.")                 \
 	X(SYNCS, "nsbox_journal_syncs_total", "Times that jobs were held until the disk had them.") \
 	X(AUDIT, "nsbox_audit_lines_total", "Lines written to the audit.")                        \

@@ -69,6 +69,7 @@ static int take_number(uint64_t *place, const char *text, uint64_t min, uint64_t
 	}
 NUMBER(runners, runners, 1, 1000)
 NUMBER(queue, queue_max, 1, 100000)
+NUMBER(pool, pool, 0, 256)
 NUMBER(sessions, sessions, 1, 1000)
 NUMBER(session_idle, session_idle_s, 1, 30 * DAY_S)
 NUMBER(session_ttl, session_ttl_s, 1, 365 * DAY_S)
@@ -200,6 +201,7 @@ static const struct {
 	{ "mcp-origin", "ORIGIN", on_mcp_origin, "pages of this origin may use MCP; may be repeated" },
 	{ "runners",    "N",    on_runners,   "runs at the same time (default: two per CPU)" },
 	{ "queue",      "N",    on_queue,     "jobs that may wait (default 1000)" },
+	{ "pool",       "N",    on_pool,      "runs of functions that are made ahead (default 0)" },
 	{ "workspace-runners", "N", on_workspace_runners, "of these, for one workspace (default: all)" },
 	{ "workspace-queue", "N", on_workspace_queue, "jobs of one workspace that may wait (default: all)" },
 	{ "sessions",   "N",    on_sessions,  "sandboxes that are kept between commands (default 256)" },

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A call of a function that finds a run made ahead (pool.h): nothing is to be made then, only what
+ * the interpreter waits for is to be written.
+ *
+ * Only calls that bring nothing into the sandbox but themselves: no files, no secrets, no standard
+ * input; in the host's root, which all share, since one of an image would hold that image.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/front/job_parts.h"
+#include "nsbox/util.h"
+
+static bool fits(const struct job *j)
+{
+	const struct job_spec *s = j->spec;
+	const char *image = job_image(j);
+
+	return j->sv->pool && j->kind == JOB_PYTHON && !j->session && !j->interactive &&
+	       j->staged.fd < 0 && !j->staged.skill_dir[0] && !s->stdin_data.data && !s->tty &&
+	       !s->trace && j->inputs.n_hidden == 0 &&
+	       (!image || !*image || strcmp(image, "host") == 0);
+}
+
+/* All or nothing: what a pipe takes at once. */
+static bool give_call(const struct job *j, struct pool_run *run)
+{
+	auto_free char *text = NULL;
+	struct pycall call;
+	size_t len = 0;
+	ssize_t n;
+
+	job_describe_call(j, &call);
+	if (pycall_text(&call, &text, &len, NULL) < 0)
+		return false;
+	do
+		n = write(run->request, text, len);
+	while (n < 0 && errno == EINTR);
+	close_fd(&run->request);
+	return n >= 0 && (size_t)n == len;
+}
+
+static int listen_to(struct job *j, struct pool_run *run, struct nsbox_error *err)
+{
+	const struct nsbox_policy_limits *lim = &j->plan->limits;
+	int r;
+
+	job_set_captures(j);
+	r = capture_attach(&j->out, j->sv->loop, lim->stdout_max, take_fd(&run->out), err);
+	if (r == 0)
+		r = capture_attach(&j->err, j->sv->loop, lim->stderr_max, take_fd(&run->err), err);
+	if (r == 0)
+		r = capture_attach(&j->result, j->sv->loop, lim->result_max, take_fd(&run->result),
+				   err);
+	return r;
+}
+
+int job_take_from_pool(struct job *j, int plan_fd, struct nsbox_error *err)
+{
+	struct pool_run run = POOL_RUN_NONE;
+	auto_close int exec = -1;
+	char key[DIGEST_HEX];
+	int r;
+
+	if (!fits(j))
+		return 0;
+	r = job_encode_exec(j, true, &exec, err);
+	if (r == 0)
+		r = pool_key(j->plan_sha256, exec, key, err);
+	if (r < 0)
+		return r;
+	if (!pool_take(j->sv->pool, key, &run)) {
+		pool_learn(j->sv->pool, key, plan_fd, exec);
+		return 0;
+	}
+	if (!give_call(j, &run)) {
+		pool_spoil(j->sv->pool, &run); /* too long, or its end is on the way */
+		return 0;
+	}
+	j->number = run.number;
+	j->in_spawn = j->ahead = j->started = true;
+	memcpy(j->image_digest, run.image_digest, sizeof(j->image_digest));
+	r = listen_to(j, &run, err);
+	if (r < 0)
+		return r;
+	job_limit_wait(j);
+	j->sv->news(j->sv->ctx, j);
+	return 1;
+}

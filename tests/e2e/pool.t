@@ -1,0 +1,159 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs made ahead (nsboxd --pool): calls of functions that find one, those that must not, and that it is the same sandbox."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+# pylint: disable=wrong-import-position
+from nsboxtest import leftovers, service, tap
+
+ADD = "def add(a, b):\n    return a + b\n"
+
+
+def metric(d, name):
+    return int(re.search(r"^%s (\d+)$" % name, d.ask("GET", "/metrics")[1], re.M).group(1))
+
+
+def taken(d):
+    return metric(d, "nsbox_pool_taken_total")
+
+
+def full(d, n=1):
+    """Wait until so many wait for a call."""
+    return tap.wait_until(lambda: metric(d, "nsbox_pool_waiting") >= n, 60 * tap.slow())
+
+
+def call(d, code=ADD, params=None, **more):
+    status, r = d.ask("POST", "/v1/execute/python-function", {"code": code, "params": params or {}, **more})
+    r["status"] = status
+    return r
+
+
+def found(d, *args, **more):
+    """A call, and whether it found a run that had been made."""
+    before = taken(d)
+    return call(d, *args, **more), taken(d) == before + 1
+
+
+def interpreters(d):
+    """Of runs that wait: their processes outside."""
+    return [pid for (pid, _), name in leftovers.descendants(d.pid).items()
+            if name.startswith("python3") and "\0ahead\0" in leftovers.read("/proc/%d/cmdline" % pid)]
+
+
+def receipt(d, r):
+    return d.ask("GET", "/v1/receipts/" + r["receipt_id"])[1]
+
+
+def test_found(t):
+    with service.Daemon(options=["--pool", "2"]) as d:
+        t.equal(metric(d, "nsbox_pool_waiting"), 0, "nothing is made before anything was asked for")
+        cold, hit = found(d, params={"a": 1, "b": 2})
+        t.equal((cold["data"], hit), (3, False), "the first call of its kind finds none")
+        t.ok(full(d), "one is made afterwards")
+        warm, hit = found(d, params={"a": 20, "b": 3})
+        t.equal((warm["data"], warm["cause"], hit), (23, "exit", True), "the next one finds it")
+        strip = lambda r: [{k: v for k, v in layer.items() if k != "us"} for layer in r["enforced"]]
+        t.equal(strip(warm), strip(cold), "the same layers hold, by the same evidence")
+        a, b = receipt(d, cold), receipt(d, warm)
+        same = ("policy_sha256", "plan_sha256", "image_digest", "kind", "host")
+        t.equal({k: b[k] for k in same}, {k: a[k] for k in same}, "it is of the same plan and image")
+        t.equal((a.get("ahead"), b.get("ahead")), (None, True), "the receipt says which was made ahead")
+        t.equal(b["witness"].keys(), a["witness"].keys(), "the witness has tried the same in both")
+
+        # State of one call that another could see.
+        leave = "def f():\n import builtins, os, sys\n builtins.left = sys.left = 1\n os.environ['LEFT'] = '1'\n open('/tmp/left', 'w').close()\n os.chdir('/tmp')\n return os.getpid()\n"
+        look = "def f():\n import builtins, os, sys\n return [hasattr(builtins, 'left'), hasattr(sys, 'left'), 'LEFT' in os.environ, os.path.exists('/tmp/left'), os.getcwd(), sys.argv[1:]]\n"
+        t.ok(full(d), "there is one again")
+        t.equal(found(d, leave)[1], True, "a call that leaves things behind")
+        t.ok(full(d), "and one more")
+        r, hit = found(d, look)
+        t.equal((r["data"], hit), ([False, False, False, False, "/workspace", []], True), "of which the next one sees nothing")
+        t.ok(full(d) and found(d, "def f():\n import random\n return random.random()\n")[1], "a random number")
+
+
+def test_limits(t):
+    with service.Daemon(options=["--pool", "1"]) as d:
+        slow = {"timeout_seconds": 2}
+        call(d, params={"a": 1, "b": 1}, **slow)
+        t.ok(full(d), "one waits whose calls may take two seconds")
+        time.sleep(2.5)
+        r, hit = found(d, params={"a": 1, "b": 1}, **slow)
+        t.equal((r.get("data"), hit), (2, True), "longer than that it has waited, and it works: the time is the call's")
+        t.ok(full(d), "another one")
+        r, hit = found(d, "def f():\n while True: pass\n", **slow)
+        t.equal((r["cause"], hit), ("wallTime", True), "a call that takes longer ends")
+        call(d, params={"a": 1, "b": 1})
+        t.ok(full(d), "another one")
+        r, hit = found(d, "def f():\n x = b'x' * (3 << 30)\n")
+        t.ok("Cannot allocate" in r["msg"] and hit, "a call with too much memory is told so", repr(r))
+        t.ok(full(d), "another one")
+        big = ADD + "#" * 200000
+        r, hit = found(d, big, {"a": 5, "b": 5}, **slow)
+        t.equal((r["data"], hit), (10, False), "a call that is more than a pipe takes has a run of its own")
+
+
+def test_not_found(t):
+    with service.Daemon(options=["--pool", "1"]) as d:
+        call(d, params={"a": 1, "b": 1})
+        t.ok(full(d), "one waits")
+        for what, more in (("another policy", {"manifest": {"manifestVersion": 1, "resources": {"memory": "300Mi"}}}),
+                           ("a variable of its own", {"env": {"X": "1"}}),
+                           ("files", {"files": [{"path": "a", "content": "b"}]})):
+            r, hit = found(d, params={"a": 2, "b": 2}, **more)
+            t.equal((r.get("data"), hit), (4, False), "not for a call with " + what)
+        t.ok(full(d), "it is there again, of whatever kind")
+
+
+def test_loss(t):
+    with service.Daemon(options=["--pool", "2"]) as d:
+        call(d, params={"a": 1, "b": 1})
+        t.ok(full(d), "one waits")
+        victims = interpreters(d)
+        t.equal(len(victims), 1, "it is a process that can be found")
+        os.kill(victims[0], signal.SIGKILL)
+        r = call(d, params={"a": 2, "b": 2})
+        t.ok(r.get("data") == 4 or r["cause"] == "signal", "killed from outside: the call has another one, or is told", repr(r))
+        t.ok(full(d), "and there will be another one")
+        r, hit = found(d, params={"a": 4, "b": 4})
+        t.equal((r["data"], hit), (8, True), "which works")
+
+
+def test_operations(t):
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        config = place + "/nsboxd.json"
+
+        def write(pool):
+            with open(config, "w", encoding="utf-8") as f:
+                json.dump({"pool": pool}, f)
+
+        write(2)
+        with service.Daemon(options=["--config", config]) as d:
+            call(d, params={"a": 1, "b": 1})
+            t.ok(full(d), "made as the configuration has it")
+            t.ok(tap.wait_until(lambda: len(interpreters(d)) == 1, 60), "one interpreter")
+            write(0)
+            t.equal(d.ask("POST", "/v1/daemon/reload")[0], 200, "a reload without")
+            t.ok(tap.wait_until(lambda: not interpreters(d), 60), "ends it")
+            r, hit = found(d, params={"a": 1, "b": 1})
+            t.equal((r["data"], hit, metric(d, "nsbox_pool_waiting")), (2, False, 0), "calls work as ever, and none is made")
+            front = d.pids()
+            write(1)
+            d.ask("POST", "/v1/daemon/reload")
+            call(d, params={"a": 1, "b": 1})
+            t.ok(full(d), "and with it again")
+        t.ok(tap.wait_until(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in front), 30), "all of it ends with the service")
+    r = subprocess.run([service.paths.NSBOXD, "--pool", "257", "--check"], capture_output=True, text=True, check=False)
+    t.ok(r.returncode != 0 and "pool" in r.stderr, "more than 256 are refused", r.stderr)
+
+
+sys.exit(tap.run([test_found, test_limits, test_not_found, test_loss, test_operations]))
