@@ -209,8 +209,8 @@ def result_of(request, dumps):
 def warm_up():
     """Before there is a call: what many calls import, and what the runner itself will use. None of it
     may leave anything that the code could tell from a fresh interpreter but by sys.modules."""
-    import binascii, ctypes, datetime, json, re, types, typing  # noqa: F401, E401
-
+    for name in ("binascii", "ctypes", "datetime", "json", "re", "types", "typing"):
+        __import__(name)
     del sys.argv[1:]
 
 
