@@ -39,12 +39,17 @@ void bpf_emit(struct bpf_code *c, uint16_t code, uint8_t jt, uint8_t jf, uint32_
 	c->n++;
 }
 
+void bpf_load_number(struct bpf_code *c)
+{
+	bpf_emit(c, LOAD, 0, 0, OFF_NR);
+}
+
 void bpf_check_arch(struct bpf_code *c, uint32_t audit_arch)
 {
 	bpf_emit(c, LOAD, 0, 0, OFF_ARCH);
 	bpf_emit(c, JEQ, 1, 0, audit_arch);
 	bpf_emit(c, RET, 0, 0, SECCOMP_RET_KILL_PROCESS);
-	bpf_emit(c, LOAD, 0, 0, OFF_NR);
+	bpf_load_number(c);
 }
 
 void bpf_refuse_x32(struct bpf_code *c)

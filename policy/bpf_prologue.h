@@ -27,7 +27,9 @@ void bpf_return_for(struct bpf_code *c, uint32_t nr, uint32_t action);
  * one says RULE_PASS, the program goes on behind everything bpf_finish() will have seen.
  */
 void bpf_rules(struct bpf_code *c, uint32_t nr, const struct arg_rule *const *rules, size_t n);
-/* Resolve "go on behind"; 0, or -E2BIG. */
+/* A holds the number again, where rules have led. */
+void bpf_load_number(struct bpf_code *c);
+/* Resolve "go on behind": what comes after this; 0, or -E2BIG. */
 int bpf_finish(struct bpf_code *c);
 
 #endif

@@ -144,15 +144,20 @@ static size_t add_call_rules(struct bpf_code *c, const struct seccomp_spec *spec
 
 static int make_prologue(const struct seccomp_spec *spec, struct bpf_code *c)
 {
+	int r;
+
 	c->n = 0;
 	bpf_check_arch(c, archs[spec->arch].audit);
 	if (spec->arch == SECCOMP_ARCH_X86_64)
 		bpf_refuse_x32(c);
-	add_newer(c, spec);
 	refuse_groups(c, spec);
 	for (size_t i = 0; i < syscall_n_rules;)
 		i = add_call_rules(c, spec, i);
-	return bpf_finish(c);
+	r = bpf_finish(c);
+	/* Behind the rules, which newer calls can have, too: libseccomp's part does not know them. */
+	bpf_load_number(c);
+	add_newer(c, spec);
+	return r == 0 ? bpf_finish(c) : r;
 }
 
 /* ------------------------------------------------------------------ libseccomp's part */

@@ -267,14 +267,14 @@ const struct arg_rule syscall_rules[] = {
 	{ "open", SC_SETID, EPERM, { MAKES(1), ANY(2, SET_ID) } },
 	{ "openat", SC_SETID, EPERM, { MAKES(2), ANY(3, SET_ID) } },
 	{ "openat2", SC_SETID, ENOSYS, {} },
-	{ "mknod", SC_SETID, EPERM, { ANY(1, SET_ID) } },
-	{ "mknodat", SC_SETID, EPERM, { ANY(2, SET_ID) } },
 
 	/* Regular files (type 0 too) and FIFOs; character device 0,0 is overlayfs's whiteout. */
+	{ "mknod", SC_SETID, EPERM, { ANY(1, SET_ID) } }, /* as above */
 	{ "mknod", 0, RULE_PASS, { BITS_EQ(1, S_IFMT, 0) } },
 	{ "mknod", 0, RULE_PASS, { BITS_EQ(1, S_IFMT, S_IFREG) } },
 	{ "mknod", 0, RULE_PASS, { BITS_EQ(1, S_IFMT, S_IFIFO) } },
 	{ "mknod", 0, EPERM, {} },
+	{ "mknodat", SC_SETID, EPERM, { ANY(2, SET_ID) } },
 	{ "mknodat", 0, RULE_PASS, { BITS_EQ(2, S_IFMT, 0) } },
 	{ "mknodat", 0, RULE_PASS, { BITS_EQ(2, S_IFMT, S_IFREG) } },
 	{ "mknodat", 0, RULE_PASS, { BITS_EQ(2, S_IFMT, S_IFIFO) } },

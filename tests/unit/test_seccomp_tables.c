@@ -513,6 +513,18 @@ START_TEST(names_of_the_tables_exist)
 }
 END_TEST
 
+/* Those of one call are compiled as one: others further down would never be reached. */
+START_TEST(rules_of_a_call_stand_together)
+{
+	for (size_t i = 1; i < syscall_n_rules; i++)
+		for (size_t k = 0; k + 1 < i; k++)
+			ck_assert_msg(strcmp(syscall_rules[i].name, syscall_rules[k].name) != 0 ||
+					      strcmp(syscall_rules[i].name,
+						     syscall_rules[i - 1].name) == 0,
+				      "%s", syscall_rules[i].name);
+}
+END_TEST
+
 START_TEST(noexec_refuses_exec_alone)
 {
 	struct sock_filter prog[16];
@@ -557,6 +569,7 @@ int main(void)
 	tcase_add_loop_test(tc, profiles_are_within_standard, 0, n);
 	tcase_add_loop_test(tc, tables_are_the_filter, 0, n);
 	tcase_add_test(tc, names_of_the_tables_exist);
+	tcase_add_test(tc, rules_of_a_call_stand_together);
 	tcase_add_test(tc, noexec_refuses_exec_alone);
 	suite_add_tcase(s, tc);
 	srunner_set_tap(sr, "-");
