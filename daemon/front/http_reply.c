@@ -139,12 +139,7 @@ void http_reply(struct http_request *rq, int status, char *body, size_t len,
 		for (; headers && headers[0]; headers += 2)
 			MHD_add_response_header(rq->response, headers[0], headers[1]);
 	}
-	if (!rq->suspended)
-		return;
-	loop_del(rq->h->loop, &rq->watch);
-	rq->suspended = false;
-	MHD_resume_connection(rq->conn);
-	http_soon(rq->h);
+	http_wake(rq);
 }
 
 /* libmicrohttpd asks for more of a stream. */

@@ -82,8 +82,11 @@ int job_take_from_pool(struct job *j, int plan_fd, struct nsbox_error *err)
 	j->in_spawn = j->ahead = j->started = true;
 	memcpy(j->image_digest, run.image_digest, sizeof(j->image_digest));
 	r = listen_to(j, &run, err);
-	if (r < 0)
+	if (r < 0) { /* the job's end is the sandbox's; these nobody has taken */
+		close_fd(&run.err);
+		close_fd(&run.result);
 		return r;
+	}
 	job_limit_wait(j);
 	j->sv->news(j->sv->ctx, j);
 	return 1;

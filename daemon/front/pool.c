@@ -148,6 +148,7 @@ static int make_pipes(struct pool_run *run, struct pool_run *theirs)
 	return r == 0 ? make_pipe(0, &run->result, &theirs->result) : r;
 }
 
+/* No workspace is named, so that a plan that shares a directory of one has no run here. */
 static int ask_for(struct pool *p, const struct kind *k, const struct pool_run *run,
 		   const struct pool_run *theirs)
 {

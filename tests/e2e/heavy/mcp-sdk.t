@@ -85,7 +85,7 @@ def test_conformance(t):
 def main():
     global daemon, place, port # pylint: disable=global-statement
     if not shutil.which("node") or not shutil.which("npm"):
-        tap.skip_all("node and npm are needed")
+        tap.skip_all("node and npm are needed: packages nodejs and, where that brings none, npm")
     with tempfile.TemporaryDirectory(prefix="mcp-sdk-") as place:
         os.chmod(place, 0o755)
         done = install()
