@@ -480,6 +480,16 @@ deb: ## Debian packages below build/deb
 	$(Q)cd $(DEB_TREE) && PATH=$(SYSTEM_PATH) dpkg-buildpackage --build=binary --no-sign -rfakeroot $(or $(filter -j%,$(MAKEFLAGS)),-j$(shell nproc))
 	@ls build/deb/*.deb
 
+SIDECAR = build/sidecar/layout
+sidecar: deb ## an OCI image of the service for a container beside another, below build/sidecar (as root)
+	$(Q)mkdir -p $(dir $(SIDECAR))
+	$(Q)SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) \
+		packaging/sidecar $(VERSION) build/deb/nsbox_*.deb build/deb/nsbox-maxkb_*.deb $(SIDECAR)
+	@echo $(SIDECAR)
+
+check-sidecar: ## that image alone: built, looked at, run beside a container
+	$(Q)$(MAKE) --no-print-directory check-heavy HEAVY=tests/e2e/heavy/sidecar.t
+
 # The same bytes whoever makes it of the same commit; the list and the sums beside it.
 DIST = build/dist/nsbox-$(VERSION)
 dist: all ## the committed state as a tarball, with SBOM and SHA256SUMS, below build/dist
@@ -500,7 +510,7 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all soak-files soak-snapshots tests bench bench-egress check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-deb check-heavy-here \
+.PHONY: all soak-files soak-snapshots tests bench bench-egress check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-deb sidecar check-sidecar check-heavy-here \
 	check-sanitized quickstart soak soak-here sanitized asan ubsan fuzz-smoke fuzz-targets fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall deb dist help clean
 .DEFAULT_GOAL := all
