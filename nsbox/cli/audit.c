@@ -2,6 +2,7 @@
 /* `nsbox audit verify`: is the daemon's audit whole, line by line, file by file? */
 #include <errno.h>
 #include <inttypes.h>
+#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 
 struct audit_options {
 	const char *last, *contains;
+	bool json;
 };
 
 static int set_last(void *ctx, const char *v)
@@ -25,9 +27,16 @@ static int set_contains(void *ctx, const char *v)
 	return 0;
 }
 
+static int set_json(void *ctx, const char *v)
+{
+	((struct audit_options *)ctx)->json = true;
+	return 0;
+}
+
 static const struct option_row verify_rows[] = {
 	{ "last", 'l', "SHA256", "the last line's hash has to be this", set_last },
 	{ "contains", 'c', "SHA256", "a line's hash has to be this (noted earlier)", set_contains },
+	{ "json", 'j', NULL, "as JSON", set_json },
 	{ NULL, 0, NULL, NULL, NULL },
 };
 
@@ -78,6 +87,43 @@ static int verify_path(struct verification *v, const char *path, struct nsbox_er
 	return r;
 }
 
+static int verify_all(struct verification *v, char **paths, const char *last,
+		      struct nsbox_error *err)
+{
+	int r = 0;
+
+	for (; *paths && r == 0; paths++)
+		r = verify_path(v, *paths, err);
+	if (r == 0 && last && strcmp(last, v->chain.hash) != 0)
+		r = nsbox_fail(err, NSBOX_E_INVALID, 0, "the last line's hash is %s",
+			       v->chain.hash);
+	if (r == 0 && v->contains && !v->found)
+		r = nsbox_fail(err, NSBOX_E_INVALID, 0, "no line has the hash %s", v->contains);
+	return r;
+}
+
+static uint64_t first_of(const struct verification *v)
+{
+	return v->chain.seq - v->lines + (v->lines > 0);
+}
+
+/* error NULL: whole. */
+static void print_json(const struct verification *v, const char *error)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_object_object_add(o, "whole", json_object_new_boolean(!error));
+	json_object_object_add(o, "lines", json_object_new_uint64(v->lines));
+	json_object_object_add(o, "first", json_object_new_uint64(first_of(v)));
+	json_object_object_add(o, "last", json_object_new_uint64(v->chain.seq));
+	json_object_object_add(o, "hash", json_object_new_string(v->chain.hash));
+	if (error)
+		json_object_object_add(o, "error", json_object_new_string(error));
+	printf("%s\n", json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
+								 JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
+}
+
 static int audit_verify(int argc, char **argv)
 {
 	struct audit_options o = { 0 };
@@ -92,21 +138,15 @@ static int audit_verify(int argc, char **argv)
 				 "older files first");
 	audit_chain_init(&v.chain);
 	v.contains = o.contains;
-	r = 0;
-	for (char **p = argv + optind; *p && r == 0; p++)
-		r = verify_path(&v, *p, &err);
-	if (r == 0 && o.last && strcmp(o.last, v.chain.hash) != 0)
-		r = nsbox_fail(&err, NSBOX_E_INVALID, 0, "the last line's hash is %s",
-			       v.chain.hash);
-	if (r == 0 && o.contains && !v.found)
-		r = nsbox_fail(&err, NSBOX_E_INVALID, 0, "no line has the hash %s", o.contains);
-	if (r < 0) {
+	r = verify_all(&v, argv + optind, o.last, &err);
+	if (o.json)
+		print_json(&v, r < 0 ? err.msg : NULL);
+	else if (r < 0)
 		cli_error(&err);
-		return 1;
-	}
-	printf("whole: %" PRIu64 " lines, %" PRIu64 " to %" PRIu64 "\nlast   %s\n", v.lines,
-	       v.chain.seq - v.lines + (v.lines > 0), v.chain.seq, v.chain.hash);
-	return 0;
+	else
+		printf("whole: %" PRIu64 " lines, %" PRIu64 " to %" PRIu64 "\nlast   %s\n", v.lines,
+		       first_of(&v), v.chain.seq, v.chain.hash);
+	return r < 0 ? 1 : 0;
 }
 
 static const struct command verbs[] = {

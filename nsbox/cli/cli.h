@@ -24,6 +24,7 @@ struct command {
 extern const struct command commands[]; /* ends with a NULL name */
 
 int cmd_run(int argc, char **argv);
+int cmd_shell(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_job(int argc, char **argv);
 int cmd_session(int argc, char **argv);

@@ -81,10 +81,18 @@ static const struct option_row import_rows[] = {
 	{ "max-bytes", 0, "SIZE", "of all files together (32Gi)", set_max_bytes },
 	{ "max-files", 0, "N", "files and directories (2000000)", set_max_files },
 	{ "quiet", 'q', NULL, "no progress", set_quiet },
+	{ "json", 'j', NULL, "as JSON", set_json },
 	{ 0 },
 };
-static const struct option_row json_rows[] = { { "json", 0, NULL, "as JSON", set_json }, { 0 } };
-static const struct option_row no_rows[] = { { 0 } };
+static const struct option_row json_rows[] = { { "json", 'j', NULL, "as JSON", set_json }, { 0 } };
+
+static int print_json(struct json_object *o)
+{
+	printf("%s\n", json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
+								 JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
+	return 0;
+}
 
 /* ------------------------------------------------------------------ import */
 
@@ -118,6 +126,15 @@ static int show_progress(void *ctx, const char *what, uint64_t done, uint64_t to
 	return 0;
 }
 
+static struct json_object *named(const char *name, const char *key, struct json_object *value)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_object_object_add(o, "name", json_object_new_string(name));
+	json_object_object_add(o, key, value);
+	return o;
+}
+
 static int import(const struct image_options *o, const char *name, const char *source)
 {
 	struct meter meter = { .shown = !o->quiet && isatty(STDERR_FILENO) };
@@ -145,6 +162,8 @@ static int import(const struct image_options *o, const char *name, const char *s
 		fprintf(stderr, "\r\033[K");
 	if (r < 0)
 		return cli_error(&err);
+	if (o->json)
+		return print_json(named(name, "id", json_object_new_string(id)));
 	printf("%s %.12s\n", name, id);
 	return 0;
 }
@@ -198,14 +217,6 @@ static int list_one(void *ctx, const char *name, const char *id)
 	return 0;
 }
 
-static int print_json(struct json_object *o)
-{
-	printf("%s\n", json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-								 JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
-	return 0;
-}
-
 static int image_list(int argc, char **argv)
 {
 	struct image_options o = { 0 };
@@ -250,7 +261,8 @@ static int image_inspect(int argc, char **argv)
 	struct image_options o = { 0 };
 	struct nsbox_error err = { 0 };
 	struct store s;
-	int r = cli_options(argc, argv, "nsbox image inspect NAME", no_rows, &o);
+	/* It is JSON in any case. */
+	int r = cli_options(argc, argv, "nsbox image inspect [OPTION...] NAME", json_rows, &o);
 
 	if (r >= 0)
 		return r;
@@ -266,7 +278,9 @@ static int image_inspect(int argc, char **argv)
 
 /* ------------------------------------------------------------------ rm, gc */
 
-static int remove_all(const struct store *s, char **names, struct nsbox_error *err)
+/* all: NULL, or where each name is listed. */
+static int remove_all(const struct store *s, char **names, struct json_object *all,
+		      struct nsbox_error *err)
 {
 	for (; *names; names++) {
 		bool kept = false;
@@ -274,7 +288,10 @@ static int remove_all(const struct store *s, char **names, struct nsbox_error *e
 
 		if (r < 0)
 			return r;
-		if (kept)
+		if (all)
+			json_object_array_add(
+				all, named(*names, "files_in_use", json_object_new_boolean(kept)));
+		else if (kept)
 			fprintf(stderr,
 				"nsbox: the files of '%s' are in use: `nsbox image gc` removes "
 				"them when they are not\n",
@@ -287,19 +304,39 @@ static int image_rm(int argc, char **argv)
 {
 	struct image_options o = { 0 };
 	struct nsbox_error err = { 0 };
+	struct json_object *all;
 	struct store s;
-	int r = cli_options(argc, argv, "nsbox image rm NAME...", no_rows, &o);
+	int r = cli_options(argc, argv, "nsbox image rm [OPTION...] NAME...", json_rows, &o);
 
 	if (r >= 0)
 		return r;
 	if (argc == optind)
 		return cli_usage("image rm takes names of images");
+	all = o.json ? json_object_new_array() : NULL;
 	r = store_open(NULL, &s, &err);
 	if (r == 0) {
-		r = remove_all(&s, argv + optind, &err);
+		r = remove_all(&s, argv + optind, all, &err);
 		store_done(&s);
 	}
+	if (all)
+		print_json(all); /* what was removed before an error, too */
 	return r < 0 ? cli_error(&err) : 0;
+}
+
+static int print_freed(const struct gc_result *freed)
+{
+	const struct {
+		const char *key;
+		unsigned n;
+	} rows[] = { { "images", freed->images },
+		     { "layers", freed->layers },
+		     { "unfinished", freed->unfinished } };
+	struct json_object *o = json_object_new_object();
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		json_object_object_add(o, rows[i].key, json_object_new_int64(rows[i].n));
+	json_object_object_add(o, "importing", json_object_new_boolean(freed->busy));
+	return print_json(o);
 }
 
 static int image_gc(int argc, char **argv)
@@ -308,7 +345,7 @@ static int image_gc(int argc, char **argv)
 	struct nsbox_error err = { 0 };
 	struct gc_result freed;
 	struct store s;
-	int r = cli_options(argc, argv, "nsbox image gc", no_rows, &o);
+	int r = cli_options(argc, argv, "nsbox image gc [OPTION...]", json_rows, &o);
 
 	if (r >= 0)
 		return r;
@@ -319,6 +356,8 @@ static int image_gc(int argc, char **argv)
 	}
 	if (r < 0)
 		return cli_error(&err);
+	if (o.json)
+		return print_freed(&freed);
 	printf("removed: %u images, %u layers, %u unfinished\n", freed.images, freed.layers,
 	       freed.unfinished);
 	if (freed.busy)

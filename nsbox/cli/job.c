@@ -200,12 +200,12 @@ static int job_logs(int argc, char **argv)
 {
 	struct job_options o = { 0 };
 	char path[128];
-	int r = cli_options(argc, argv, "nsbox job logs [OPTION...] ID", job_socket_rows, &o);
+	int r = cli_options(argc, argv, "nsbox job logs [OPTION...] ID", job_plain_rows, &o);
 
 	if (r >= 0)
 		return r;
 	r = job_path(argv + optind, path);
-	return r == 0 ? job_logs_print(o.socket, path) : r;
+	return r == 0 ? job_logs_print(o.socket, path, o.json) : r;
 }
 
 static const struct command verbs[] = {

@@ -15,7 +15,7 @@
 
 struct logs {
 	char event[16];
-	bool refused, ended;
+	bool json, refused, ended;
 };
 
 static void print(FILE *to, struct json_object *event)
@@ -41,12 +41,27 @@ static void print_refusal(struct json_object *answer)
 	fprintf(stderr, "nsbox: %s\n", msg ? msg : "the daemon refused the request");
 }
 
+/* A line for each event, with its name beside what the service says. */
+static void print_event(const struct logs *l, struct json_object *event)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_object_object_add(o, "event", json_object_new_string(l->event));
+	json_object_object_add(o, "data", json_object_get(event));
+	printf("%s\n", json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
+								 JSON_C_TO_STRING_NOSLASHESCAPE));
+	fflush(stdout);
+	json_object_put(o);
+}
+
 static void on_data(struct logs *l, const char *text)
 {
 	struct json_object *o = json_tokener_parse(text);
 
 	if (l->refused)
 		print_refusal(o);
+	else if (l->json)
+		print_event(l, o);
 	else if (!strcmp(l->event, "stdout"))
 		print(stdout, o);
 	else if (!strcmp(l->event, "stderr"))
@@ -68,10 +83,10 @@ static void on_line(void *ctx, int status, const char *line)
 		on_data(l, line + 6);
 }
 
-int job_logs_print(const char *socket, const char *path)
+int job_logs_print(const char *socket, const char *path, bool json)
 {
 	struct nsbox_error err = { 0 };
-	struct logs l = { 0 };
+	struct logs l = { .json = json };
 	char events[160];
 
 	snprintf(events, sizeof(events), "%s/events", path);

@@ -3,7 +3,9 @@
 #ifndef NSBOX_CLI_JOB_LOGS_H
 #define NSBOX_CLI_JOB_LOGS_H
 
-/* Of the job at this path of the service, until its end; an exit status. */
-int job_logs_print(const char *socket, const char *path);
+#include <stdbool.h>
+
+/* Of the job at this path of the service, until its end; json: all events, a line each. An exit status. */
+int job_logs_print(const char *socket, const char *path, bool json);
 
 #endif

@@ -185,11 +185,6 @@ const struct option_row job_show_rows[] = {
 	{ NULL, 0, NULL, NULL, NULL },
 };
 
-const struct option_row job_socket_rows[] = {
-	SOCKET_ROW,
-	{ NULL, 0, NULL, NULL, NULL },
-};
-
 const struct option_row job_plain_rows[] = {
 	SOCKET_ROW,
 	JSON_ROW,

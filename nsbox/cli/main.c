@@ -14,6 +14,7 @@
 
 const struct command commands[] = {
 	{ "run", cmd_run, "run a program, a skill or a Python function in a fresh sandbox" },
+	{ "shell", cmd_shell, "the same with a shell, to look around" },
 	{ "job", cmd_job, "have nsboxd run it: run, submit, list, show, wait, logs, cancel" },
 	{ "session", cmd_session, "sandboxes that nsboxd keeps: create, exec, list, info, delete" },
 	{ "daemon", cmd_daemon, "status, drain, reload: the service itself" },

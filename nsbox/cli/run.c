@@ -760,13 +760,24 @@ int run_main(const struct run_options *opt, bool choose_entry)
 	return r;
 }
 
+static int run_parsed(struct run_options *opt, int parsed)
+{
+	int r = parsed < 0 ? run_main(opt, false) : parsed;
+
+	cli_inputs_done(&opt->inputs);
+	return r;
+}
+
 int cmd_run(int argc, char **argv)
 {
 	struct run_options opt;
-	int r = run_parse(argc, argv, &opt);
 
-	if (r < 0)
-		r = run_main(&opt, false);
-	cli_inputs_done(&opt.inputs);
-	return r;
+	return run_parsed(&opt, run_parse(argc, argv, &opt));
+}
+
+int cmd_shell(int argc, char **argv)
+{
+	struct run_options opt;
+
+	return run_parsed(&opt, run_parse_shell(argc, argv, &opt));
 }

@@ -39,6 +39,8 @@ struct run_options {
 
 /* -1: go on; else an exit status. */
 int run_parse(int argc, char **argv, struct run_options *ret);
+/* The same for a shell as the program. */
+int run_parse_shell(int argc, char **argv, struct run_options *ret);
 
 /* "NAME=value" of `set` and of the variables that the policy passes on; NULL without memory. */
 char **run_env(const struct nsbox_policy *policy, const char *const *set);

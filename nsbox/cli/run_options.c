@@ -114,6 +114,12 @@ static int set_no_tty(void *ctx, const char *v)
 	return 0;
 }
 
+static int set_json(void *ctx, const char *v)
+{
+	((struct run_options *)ctx)->result = "-";
+	return 0;
+}
+
 static int set_timings(void *ctx, const char *v)
 {
 	((struct run_options *)ctx)->timings = true;
@@ -160,6 +166,7 @@ static const struct option_row rows[] = {
 	{ "save", 0, "FILE", "keep the root's changes, for --restore", set_save },
 	{ "restore", 0, "FILE", "begin with what --save of another run kept", set_restore },
 	{ "result", 'r', "FILE", "write a report as JSON (- for standard output)", set_result },
+	{ "json", 'j', NULL, "as --result -", set_json },
 	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },
 	SECRET_ROW(set_secret),
 	CONFIG_ROW(set_config),
@@ -191,19 +198,53 @@ static const struct option_row rows[] = {
 	{ NULL, 0, NULL, NULL, NULL },
 };
 
-int run_parse(int argc, char **argv, struct run_options *ret)
-{
-	int r;
+static const char run_usage[] =
+	"nsbox run [OPTION...] [--] PROGRAM [ARG...]\n"
+	"       nsbox run --image NAME [OPTION...]\n"
+	"       nsbox run --skill DIR [OPTION...] [--entry ID [-- ARG...]]\n"
+	"       nsbox run --skill DIR [OPTION...] -- PROGRAM [ARG...]\n"
+	"       nsbox run --python FILE [--function NAME] [--params JSON]";
 
+static int parse(int argc, char **argv, const char *usage, struct run_options *ret)
+{
 	memset(ret, 0, sizeof(*ret));
 	ret->tty = -1;
-	r = cli_options(argc, argv,
-			"nsbox run [OPTION...] [--] PROGRAM [ARG...]\n"
-			"       nsbox run --image NAME [OPTION...]\n"
-			"       nsbox run --skill DIR [OPTION...] [--entry ID [-- ARG...]]\n"
-			"       nsbox run --skill DIR [OPTION...] -- PROGRAM [ARG...]\n"
-			"       nsbox run --python FILE [--function NAME] [--params JSON]",
-			rows, ret);
+	return cli_options(argc, argv, usage, rows, ret);
+}
+
+/* -1, or an exit status after a message. */
+static int check_together(const struct run_options *o)
+{
+	if (o->collects && !o->output)
+		return cli_usage("--collect goes with --output: where are the files to go?");
+	if (o->manifest && o->skill)
+		return cli_usage(
+			"--manifest and --skill exclude each other: the skill has its own");
+	return -1;
+}
+
+int run_parse_shell(int argc, char **argv, struct run_options *ret)
+{
+	/* The better shell where there are two; interactive where this is a terminal. */
+	static char *shell[] = { (char *)"/bin/sh", (char *)"-c",
+				 (char *)"command -v bash >/dev/null && exec bash; exec sh", NULL };
+	int r = parse(argc, argv, "nsbox shell [OPTION...]", ret);
+
+	if (r >= 0)
+		return r;
+	if (argv[optind])
+		return cli_usage("shell takes no program: `nsbox run -- %s`", argv[optind]);
+	if (ret->python || ret->function || ret->params || ret->entry)
+		return cli_usage("--python, --function, --params and --entry say what to run: see "
+				 "`nsbox run --help`");
+	ret->argv = shell;
+	return check_together(ret);
+}
+
+int run_parse(int argc, char **argv, struct run_options *ret)
+{
+	int r = parse(argc, argv, run_usage, ret);
+
 	if (r >= 0)
 		return r;
 	ret->argv = argv + optind;
@@ -213,12 +254,7 @@ int run_parse(int argc, char **argv, struct run_options *ret)
 		return cli_usage("--function and --params go with --python");
 	if (!ret->python && !ret->skill && !ret->image && !ret->manifest && !*ret->argv)
 		return cli_usage("what is to be run? See `nsbox run --help`");
-	if (ret->collects && !ret->output)
-		return cli_usage("--collect goes with --output: where are the files to go?");
 	if (ret->entry && !ret->skill)
 		return cli_usage("--entry goes with --skill");
-	if (ret->manifest && ret->skill)
-		return cli_usage(
-			"--manifest and --skill exclude each other: the skill has its own");
-	return -1;
+	return check_together(ret);
 }

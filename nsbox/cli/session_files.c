@@ -65,21 +65,32 @@ static int set_json(void *ctx, const char *v)
 		"workspace", 'w', "ID", "the session's workspace, where two have the name",        \
 			set_workspace                                                              \
 	}
+#define JSON_ROW                                                                                   \
+	{                                                                                          \
+		"json", 'j', NULL, "print the daemon's answer as it is", set_json                  \
+	}
 
 static const struct option_row plain_rows[] = { COMMON_ROWS, { NULL, 0, NULL, NULL, NULL } };
 static const struct option_row ls_rows[] = {
 	COMMON_ROWS,
-	{ "json", 'j', NULL, "print the daemon's answer as it is", set_json },
+	JSON_ROW,
 	{ "recursive", 'r', NULL, "with all below it", set_recursive },
+	{ NULL, 0, NULL, NULL, NULL },
+};
+static const struct option_row send_rows[] = {
+	COMMON_ROWS,
+	JSON_ROW,
 	{ NULL, 0, NULL, NULL, NULL },
 };
 static const struct option_row rm_rows[] = {
 	COMMON_ROWS,
+	JSON_ROW,
 	{ "recursive", 'r', NULL, "with all below it", set_recursive },
 	{ NULL, 0, NULL, NULL, NULL },
 };
 static const struct option_row make_rows[] = {
 	COMMON_ROWS,
+	JSON_ROW,
 	{ "parents", 'p', NULL, "make what is missing on the way", set_parents },
 	{ NULL, 0, NULL, NULL, NULL },
 };
@@ -170,13 +181,20 @@ static int ask(const struct ask_files *a, const char *method, const char *path, 
 	return refused(ret);
 }
 
-/* The same where the answer says nothing. */
+/* An answer that only programs want to see; those with no body are an empty object. */
+static void answered(const struct ask_files *a, struct got *g, int r)
+{
+	if (r == 0 && a->o.json)
+		printf("%s\n", g->len ? g->data : "{}");
+	free(g->data);
+}
+
 static int tell(const struct ask_files *a, const char *method, const char *path, const char *query)
 {
 	struct got g = { 0 };
 	int r = ask(a, method, path, query, NULL, 0, &g);
 
-	free(g.data);
+	answered(a, &g, r);
 	return r;
 }
 
@@ -308,7 +326,7 @@ static int send(int argc, char **argv, const char *usage, const struct option_ro
 	if (cli_read_file(a.args[1], BODY_MAX, &data, &len, &err) < 0)
 		return cli_error(&err);
 	r = ask(&a, "PUT", a.args[2], query, data, len, &g);
-	free(g.data);
+	answered(&a, &g, r);
 	return r;
 }
 
@@ -319,7 +337,7 @@ int session_put(int argc, char **argv)
 
 int session_upload(int argc, char **argv)
 {
-	return send(argc, argv, "nsbox session upload [OPTION...] NAME ARCHIVE DIR", plain_rows,
+	return send(argc, argv, "nsbox session upload [OPTION...] NAME ARCHIVE DIR", send_rows,
 		    "archive");
 }
 
