@@ -200,9 +200,12 @@ check: ## install what is missing (apt, as root), build, run all tests
 	$(Q)$(MAKE) --no-print-directory $(JOBS) all tests
 	$(Q)$(MAKE) --no-print-directory check-here
 
+# Files that look for what is left on the machine, or fill it.
+ALONE := $(addprefix ./tests/e2e/,$(addsuffix .t,cases-cli cases-daemon crash faults journal leaks load))
+
 check-here: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox nsbox-test)
-	$(Q)tests/support/both-halves $(RUN_TESTS) $(call in_tree,$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E))
+	$(Q)tests/support/both-halves $(RUN_TESTS) -j2 --alone "$(ALONE)" $(call in_tree,$(UNIT) $(SCRIPTS) $(KERNEL) $(E2E))
 
 check-unit: $(UNIT) ## unit tests alone, as the caller
 	$(Q)$(PROVE) $(call in_tree,$(UNIT) $(SCRIPTS))
