@@ -84,6 +84,45 @@ def test_found(t):
              "no two have the same random numbers or hashes", repr((first, second)))
 
 
+# What an interpreter does when it ends, each as a line of standard output.
+END = """
+def f():
+    import atexit, builtins, ctypes, sys, threading, time
+    class Late:
+        def __del__(self):
+            print("finalizer", flush=True)
+    def later():
+        time.sleep(0.2)
+        print("thread", flush=True)
+    threading.Thread(target=later).start()
+    atexit.register(print, "exit function", flush=True)
+    global kept
+    kept = Late()
+    builtins.left_open = open(1, "w", closefd=False)
+    builtins.left_open.write("open file\\n")
+    ctypes.CDLL(None).printf(b"stdio\\n")
+    print("stream")
+    return 1
+"""
+ENDED = ["exit function", "finalizer", "open file", "stdio", "stream", "thread"]
+# The same of a module of the call's own, which is taken apart with the rest.
+OWN = "def f():\n import mine\n return mine.f.write('own\\n')\n"
+
+
+def test_end(t):
+    with service.Daemon(options=["--pool", "1"]) as d:
+        for what, ahead in (("a run of its own", False), ("one made ahead", True)):
+            r, hit = found(d, END)
+            t.equal((r["data"], r["exit_code"], sorted(r["stdout"].split("\n")[:-1]), hit), (1, 0, ENDED, ahead),
+                    what + " ends as an interpreter does: threads, exit functions, finalizers, streams")
+            t.ok(full(d), "one waits")
+        r = call(d, "def f():\n import sys\n sys.stdout.close()\n return 2\n")
+        t.equal((r["data"], r["exit_code"]), (2, 0), "with its output closed by itself")
+        files = [{"path": "mine.py", "content": "f = open(1, 'w', closefd=False)\n"}]
+        r = call(d, OWN, files=files)
+        t.equal((r["data"], r["stdout"]), (4, "own\n"), "what a module of the call's own has open is written")
+
+
 def test_limits(t):
     with service.Daemon(options=["--pool", "1"]) as d:
         slow = {"timeout_seconds": 1}
@@ -164,4 +203,4 @@ def test_operations(t):
     t.ok(r.returncode != 0 and "pool" in r.stderr, "more than 256 are refused", r.stderr)
 
 
-sys.exit(tap.run([test_found, test_limits, test_not_found, test_loss, test_operations]))
+sys.exit(tap.run([test_found, test_end, test_limits, test_not_found, test_loss, test_operations]))
