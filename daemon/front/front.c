@@ -178,6 +178,11 @@ static bool on_idle(void *ctx)
 	return !f->closing && !f->draining && f->running < (uint64_t)MAX(f->services.host.cpus, 1);
 }
 
+static bool on_busy(void *ctx)
+{
+	return ((const struct front *)ctx)->running > 0;
+}
+
 static void on_event(void *ctx, struct wire_event *w)
 {
 	struct session *s = w->exec ? NULL : session_by_number(ctx, w->sandbox);
@@ -335,9 +340,12 @@ static void raise_files(void)
 
 static int make_pool(struct front *f, struct nsbox_error *err)
 {
-	const struct pool_uses uses = {
-		.loop = f->loop, .link = f->link, .numbers = &f->numbers, .idle = on_idle, .ctx = f
-	};
+	const struct pool_uses uses = { .loop = f->loop,
+					.link = f->link,
+					.numbers = &f->numbers,
+					.idle = on_idle,
+					.busy = on_busy,
+					.ctx = f };
 
 	return pool_new(&uses, &f->pool, err);
 }

@@ -11,7 +11,9 @@
 #include "nsbox/util.h"
 
 #define KINDS_MAX    16
-#define FAILURES_MAX 3 /* in a row, then no more of that kind are tried */
+#define FAILURES_MAX 3	   /* in a row, then no more of that kind are tried */
+#define QUIET_US     20000 /* for a call that has just got its run: few take longer */
+#define ANSWER_US    2000  /* for the answer of one that has ended */
 #define LOOK_US	     (5 * UINT64_C(1000000))
 #define KIND_IDLE_US (300 * UINT64_C(1000000))
 #define RUN_AGE_US   (3600 * UINT64_C(1000000)) /* the host's files change under it */
@@ -36,6 +38,7 @@ struct waiting {
 struct pool {
 	struct pool_uses uses;
 	uint64_t size;
+	uint64_t taken_us;  /* the last one */
 	struct kind *kinds; /* the one used last is the first */
 	struct waiting *runs;
 	struct loop_timer timer, look; /* make the next one; let go of what is old */
@@ -229,11 +232,24 @@ static bool one_is_being_made(const struct pool *p)
 	return pool_waiting(p) < pool_alive(p);
 }
 
+/* Making one takes a processor, and nsbox-spawn's attention, from a call that would be over by then. */
+static uint64_t quiet_for(const struct pool *p)
+{
+	uint64_t now = monotonic_us(), until = p->taken_us + QUIET_US;
+
+	return now < until && p->uses.busy(p->uses.ctx) ? until - now : 0;
+}
+
 static void on_timer(void *ctx)
 {
 	struct pool *p = ctx;
 	struct kind *k = uneven(p, false);
+	uint64_t quiet = quiet_for(p);
 
+	if (k && quiet) {
+		loop_timer_set(p->uses.loop, &p->timer, quiet);
+		return;
+	}
 	if (!k || one_is_being_made(p) || !p->uses.idle(p->uses.ctx))
 		return; /* pool_event(), pool_wake() */
 	if (pool_alive(p) >= p->size)
@@ -245,7 +261,7 @@ static void on_timer(void *ctx)
 void pool_wake(struct pool *p)
 {
 	if (p && p->size)
-		loop_timer_set(p->uses.loop, &p->timer, 0);
+		loop_timer_set(p->uses.loop, &p->timer, ANSWER_US);
 }
 
 /* ------------------------------------------------------------------ taking */
@@ -299,6 +315,7 @@ bool pool_take(struct pool *p, const char *key, struct pool_run *ret)
 	if (!k || !w)
 		return false;
 	use_kind(p, k);
+	p->taken_us = k->used_us;
 	*ret = w->run;
 	free(unlink_run(p, w));
 	q.sandbox = q.exec = ret->number;

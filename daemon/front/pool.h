@@ -8,7 +8,8 @@
  * of the key, a hash of everything that it was made of.
  *
  * Kinds of runs are learnt from calls that found none; what nobody has asked for in a while ends.
- * New ones are made one after the other, while processors are idle.
+ * New ones are made one after the other, while processors are idle, and not beside a call that has just
+ * begun: making one takes longer than most calls that find one.
  */
 #ifndef FRONT_POOL_H
 #define FRONT_POOL_H
@@ -33,6 +34,7 @@ struct pool_uses {
 	struct link *link;
 	uint64_t *numbers;	 /* of sandboxes; the last that was given */
 	bool (*idle)(void *ctx); /* there is a processor for what nobody waits for */
+	bool (*busy)(void *ctx); /* somebody waits for something */
 	void *ctx;
 };
 
