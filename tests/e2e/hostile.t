@@ -25,7 +25,7 @@ import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import leftovers, service, tap
+from nsboxtest import leftovers, paths, service, tap
 
 FUNCTION, COMMAND, JOBS = "/v1/execute/python-function", "/v1/execute/command", "/v1/jobs"
 TOKENS = {"red": "r" * 32, "blue": "b" * 32}
@@ -107,7 +107,8 @@ def test_results(t):
     before = front()[0]
     status, reply = function(FLOOD)
     t.ok(reply["code"] == 500 and reply["data"] is None, "a flood of 100 MB as result is an error", str(reply)[:300])
-    t.ok(front()[0] - before < 64, "and not kept in memory", "%d MiB before, %d after" % (before, front()[0]))
+    if not paths.ASAN:  # AddressSanitizer keeps what was freed
+        t.ok(front()[0] - before < 64, "and not kept in memory", "%d MiB before, %d after" % (before, front()[0]))
     _, reply = function("def f(): return 'x' * 1000000")
     t.equal(len(reply["data"] or ""), 1000000, "the twin of a megabyte comes whole")
     status, reply = command("exit 137")
@@ -272,7 +273,8 @@ def test_noise(t):
     before = front()[0]
     reply = command("yes '<0>nsboxd forged' | head -c 100000000; yes x | head -c 100000000 >&2")[1]
     t.ok(reply["stdout_truncated"] or reply["cause"] == "output", "200 MB of output are cut", str(reply)[:200])
-    t.ok(front()[0] - before < 64, "and not kept", "%d MiB before, %d after" % (before, front()[0]))
+    if not paths.ASAN:  # AddressSanitizer keeps what was freed
+        t.ok(front()[0] - before < 64, "and not kept", "%d MiB before, %d after" % (before, front()[0]))
     t.equal(command("echo short")[1]["stdout"], "short\n", "the twin comes whole")
 
 
