@@ -540,7 +540,8 @@ END_TEST
 START_TEST(memory_is_the_hogs)
 {
 	struct nsbox_sandbox *sb = session(_i, 0, -1);
-	uint32_t quiet = sh(sb, "exec sleep 301.4", 0, -1), id = sh(sb, HOG, 0, -1), both[2];
+	uint32_t quiet = sh(sb, "echo $$ >quiet; exec sleep 301.4", 0, -1), id = sh(sb, HOG, 0, -1);
+	uint32_t both[2];
 	struct nsbox_result r = result(sb, id), two[2];
 
 	ck_assert_uint_eq(r.cause, NSBOX_CAUSE_MEMORY);
@@ -548,7 +549,7 @@ START_TEST(memory_is_the_hogs)
 	ck_assert_uint_eq(count(sb, "301.4"), 1);
 	/* Killed as well, by a hand inside: not for memory. */
 	both[0] = quiet;
-	both[1] = sh(sb, "kill -9 $(pidof sleep)", 0, -1);
+	both[1] = sh(sb, "kill -9 $(cat quiet)", 0, -1);
 	results(sb, both, two);
 	ck_assert_int_eq(two[0].signal, SIGKILL);
 	ck_assert_uint_eq(two[0].cause, NSBOX_CAUSE_SIGNAL);
