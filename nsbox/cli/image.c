@@ -139,7 +139,7 @@ static int import(const struct image_options *o, const char *name, const char *s
 {
 	struct meter meter = { .shown = !o->quiet && isatty(STDERR_FILENO) };
 	struct sigaction stop = { .sa_handler = on_signal };
-	char path[4096], id[DIGEST_TEXT];
+	char path[4096], id[DIGEST_TEXT], called[IMAGE_NAME_MAX];
 	struct nsbox_error err = { 0 };
 	struct image_import in = {
 		.name = name,
@@ -151,6 +151,7 @@ static int import(const struct image_options *o, const char *name, const char *s
 		.limits = o->limits,
 		.progress = show_progress,
 		.ctx = &meter,
+		.ret_name = called,
 	};
 	int r;
 
@@ -163,24 +164,24 @@ static int import(const struct image_options *o, const char *name, const char *s
 	if (r < 0)
 		return cli_error(&err);
 	if (o->json)
-		return print_json(named(name, "id", json_object_new_string(id)));
-	printf("%s %.12s\n", name, id);
+		return print_json(named(called, "id", json_object_new_string(id)));
+	printf("%s %.12s\n", called, id);
 	return 0;
 }
 
 static int image_import_verb(int argc, char **argv)
 {
 	struct image_options o = { .limits = LAYER_LIMITS_DEFAULT };
-	int r = cli_options(argc, argv, "nsbox image import [OPTION...] NAME SOURCE|-", import_rows,
-			    &o);
+	int r = cli_options(argc, argv, "nsbox image import [OPTION...] [NAME] SOURCE|-",
+			    import_rows, &o);
 
 	if (r >= 0)
 		return r;
-	if (argc - optind != 2)
+	if (argc - optind != 2 && argc - optind != 1)
 		return cli_usage(
 			"image import takes a name and a source ('-': standard input); try "
 			"`nsbox image import --help`");
-	return import(&o, argv[optind], argv[optind + 1]);
+	return import(&o, argc - optind == 2 ? argv[optind] : NULL, argv[argc - 1]);
 }
 
 /* ------------------------------------------------------------------ list, inspect */

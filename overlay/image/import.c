@@ -162,6 +162,22 @@ static int hash_text(const char *text, size_t len, char ret[DIGEST_TEXT], struct
 	return r == -ENOMEM ? nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "compute a SHA-256") : r;
 }
 
+/* The source's own word names what had no name; what another image is called takes the caller's. */
+static int name_it(struct import *m, const char *id)
+{
+	const char *name = m->in->name ? m->in->name : m->named;
+	char other[DIGEST_TEXT];
+
+	if (!m->in->name && store_find(&m->s, name, other, NULL) == 0 && strcmp(other, id) != 0)
+		return nsbox_fail(m->err, NSBOX_E_INVALID, EEXIST,
+				  "the source calls its image '%s', which is another image here: "
+				  "give the name yourself",
+				  name);
+	if (m->in->ret_name)
+		nsbox_format(m->in->ret_name, IMAGE_NAME_MAX, "%s", name);
+	return store_set_name(&m->s, name, id, m->err);
+}
+
 static int put_in_place(struct import *m, char id[DIGEST_TEXT])
 {
 	auto_free char *text = NULL;
@@ -183,7 +199,7 @@ static int put_in_place(struct import *m, char id[DIGEST_TEXT])
 	/* One that is there is the same, and may be locked by what runs in it. */
 	if (r == 0 && faccessat(m->s.ids_fd, id, F_OK, 0) < 0)
 		r = write_index(m, id, text, len);
-	return r == 0 ? store_set_name(&m->s, m->in->name, id, m->err) : r;
+	return r == 0 ? name_it(m, id) : r;
 }
 
 /* ------------------------------------------------------------------ all of it */
@@ -195,6 +211,11 @@ static int bring_in(struct import *m)
 
 	if (r == 0 && !m->x.layers)
 		r = nsbox_fail(m->err, NSBOX_E_INVALID, 0, "the image has no files");
+	if (r == 0 && !m->in->name)
+		r = m->named ? image_name_check(m->named, m->err)
+			     : nsbox_fail(m->err, NSBOX_E_INVALID, 0,
+					  "the source does not say what its image is called: give "
+					  "a name");
 	return r;
 }
 
@@ -244,7 +265,7 @@ static int run_import(const char *state_dir, struct import *m, const struct way_
 		      char id[DIGEST_TEXT])
 {
 	struct gc_result freed;
-	int importing = -1, r = image_name_check(m->in->name, m->err);
+	int importing = -1, r = m->in->name ? image_name_check(m->in->name, m->err) : 0;
 
 	if (r == 0)
 		r = store_open(state_dir, &m->s, m->err);
@@ -265,6 +286,7 @@ static int run_import(const char *state_dir, struct import *m, const struct way_
 	if (r == 0) /* the name may have been another's */
 		store_gc(&m->s, &freed, NULL);
 	free(m->pending);
+	free(m->named);
 	strings_done(&m->diffs);
 	index_done(&m->x);
 	store_done(&m->s);

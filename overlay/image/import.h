@@ -22,7 +22,7 @@
 #include "overlay/image/store.h"
 
 struct image_import {
-	const char *name;     /* what it will be called */
+	const char *name;     /* what it will be called; NULL: as the source says */
 	const char *source;   /* path of a directory or an archive; "-": standard input */
 	const char *reader;   /* path of nsbox-import */
 	const char *platform; /* "linux/amd64"; NULL: this machine's */
@@ -32,6 +32,7 @@ struct image_import {
 	/* Called now and then; anything but 0 cancels. total 0: not known. May be NULL. */
 	int (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
 	void *ctx;
+	char *ret_name; /* IMAGE_NAME_MAX bytes for what it is called; or NULL */
 };
 
 /* Blocks; forks; SIGPIPE has to be ignored. ret_id: what the name refers to now. */
@@ -63,6 +64,7 @@ struct import {
 	unsigned serial;
 	struct pending *pending;
 	size_t pendings;
+	char *named;	      /* what the source says it is called; or NULL */
 	struct strings diffs; /* what the configuration says that layers inflate to */
 	uint32_t skipped;
 	struct nsbox_error *err;

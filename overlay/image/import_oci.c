@@ -235,6 +235,11 @@ static int on_reference(void *ctx, const char *key, const char *value, struct ns
 	}
 	if (!strcmp(key, "config") || !strcmp(key, "configpath"))
 		return set(&w->config, value, err);
+	if (!strcmp(key, "name")) {
+		free(w->m->named);
+		w->m->named = strdup(value);
+		return w->m->named ? 0 : nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "keep its name");
+	}
 	if (strcmp(key, "layer") != 0 && strcmp(key, "layerpath") != 0)
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, EBADMSG, "unknown record '%s'", key);
 	if (w->layers == IMAGE_LAYERS_MAX)

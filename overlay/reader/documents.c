@@ -90,6 +90,18 @@ static int put_digest(struct doc *d, const char *key, const char *digest)
 	return 0;
 }
 
+/* What an image is called, without the registry that names mean when they say none. */
+static void put_name(struct doc *d, const char *name)
+{
+	static const char *const usual[] = { "docker.io/", "library/" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
+		if (!strncmp(name, usual[i], strlen(usual[i])))
+			name += strlen(usual[i]);
+	if (*name)
+		record_put(d->out, "name", name);
+}
+
 /* ------------------------------------------------------------------ index */
 
 static bool is_index(const char *media)
@@ -197,6 +209,8 @@ int document_index(const char *text, size_t len, const struct document_options *
 	if (r == 0)
 		r = put_digest(&d, is_index(text_of(c.entry, "mediaType")) ? "index" : "manifest",
 			       text_of(c.entry, "digest"));
+	if (r == 0) /* the other annotation is a tag alone */
+		put_name(&d, text_of(member(c.entry, "annotations"), "io.containerd.image.name"));
 	json_object_put(v);
 	return r;
 }
@@ -296,6 +310,19 @@ static struct json_object *choose_saved(struct doc *d, struct json_object *list)
 	return NULL;
 }
 
+/* The first of its names that is meant. */
+static void put_saved_name(struct doc *d, struct json_object *tags)
+{
+	for (size_t i = 0; i < length_of(tags); i++) {
+		const char *tag = json_object_get_string(json_object_array_get_idx(tags, i));
+
+		if (tag && fits_ref(d, tag)) {
+			put_name(d, tag);
+			return;
+		}
+	}
+}
+
 static int put_saved(struct doc *d, struct json_object *e)
 {
 	struct json_object *layers = member(e, "Layers");
@@ -303,6 +330,7 @@ static int put_saved(struct doc *d, struct json_object *e)
 	if (!*text_of(e, "Config") || !layers)
 		return refuse(d, "manifest.json names no configuration or no layers");
 	record_put(d->out, "configpath", text_of(e, "Config"));
+	put_saved_name(d, member(e, "RepoTags"));
 	for (size_t i = 0; i < length_of(layers); i++) {
 		const char *path = json_object_get_string(json_object_array_get_idx(layers, i));
 

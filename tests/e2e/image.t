@@ -167,6 +167,30 @@ def test_forms(t):
     t.equal(clean(), [], "all gone")
 
 
+def test_own_name(t):
+    """Without a name an image gets the one that it brings."""
+    def unnamed(data, *options):
+        done = nsbox("image", "import", *options, "-", data=data)
+        return done.returncode, (done.stdout + done.stderr).decode()
+
+    for form, old in ("old", True), ("new", False):
+        status, said = unnamed(images.docker_save([BASE], tags=("docker.io/org/%s:1.2" % form, "second:1"), old=old))
+        t.ok(status == 0 and said.startswith("org/%s:1.2 " % form), "what docker save writes, " + form, said)
+    t.equal(unnamed(images.docker_save([BASE], tags=("a:1", "second:1")), "--ref", "second:1")[1][:9], "second:1 ", "that --ref chooses")
+    layout = images.Layout().add([BASE], name="docker.io/library/lone:2")
+    t.equal(unnamed(layout.archive())[1][:7], "lone:2 ", "an OCI layout")
+    t.equal(sorted(listed()), ["lone:2", "org/new:1.2", "org/old:1.2", "second:1"], "under which they are listed")
+    before = listed()["second:1"]
+    status, said = unnamed(images.docker_save([UPPER], tags=("second:1",)))
+    t.ok(status == 125 and "another image" in said and listed()["second:1"] == before,
+         "refused: a name of its own that another image has", said)
+    t.equal(unnamed(images.docker_save([BASE], tags=("second:1",)))[0], 0, "twin: the same image once more")
+    for what, tags, why in ("none", (), "give a name"), ("no name", ("../x",), "letters and digits"), ("the host's", ("host",), "this machine"):
+        t.ok(why in unnamed(images.docker_save([BASE], tags=tags))[1], "refused: a name of its own that is " + what)
+    t.ok("give a name" in unnamed(root())[1], "refused: a root that has none")
+    clean()
+
+
 def test_umoci(t):
     """A layout that a public tool has made."""
     layout, bundle = os.path.join(PLACE, "umoci"), os.path.join(PLACE, "bundle")
@@ -459,7 +483,7 @@ def test_names(t):
 
 def main():
     start = time.monotonic()
-    status = tap.run([test_compressions, test_directory, test_members, test_ownership, test_forms, test_umoci,
+    status = tap.run([test_compressions, test_directory, test_members, test_ownership, test_forms, test_own_name, test_umoci,
                       test_sharing, test_many_layers, test_configuration, test_disk, test_service, test_hostile, test_damage, test_documents,
                       test_bounds, test_interrupted, test_in_use, test_names])
     print("# %.1f s" % (time.monotonic() - start))

@@ -94,7 +94,7 @@ class Layout:
         self.files["blobs/sha256/" + digest] = data
         return {"digest": "sha256:" + digest, "size": len(data)}
 
-    def add(self, layers, arch=None, ref=None, compress=True, **extra):
+    def add(self, layers, arch=None, ref=None, compress=True, name=None, **extra):
         arch = arch or host_arch()
         kind = "application/vnd.oci.image.layer.v1.tar" + ("+gzip" if compress else "")
         manifest = {
@@ -107,6 +107,8 @@ class Layout:
                  "platform": {"os": "linux", "architecture": arch}}
         if ref:
             entry["annotations"] = {"org.opencontainers.image.ref.name": ref}
+        if name:
+            entry.setdefault("annotations", {})["io.containerd.image.name"] = name
         self.manifests.append(entry)
         return self
 
@@ -129,7 +131,7 @@ def docker_save(layers, tags=("test:latest",), old=True, arch=None, **extra):
     """What `docker save` writes: its old form, or the one since 25 that is an OCI layout as well."""
     text = json.dumps(config(layers, arch or host_arch(), **extra)).encode()
     if not old:
-        layout = Layout().add(layers, arch, compress=False, **extra)
+        layout = Layout().add(layers, arch, compress=False, name=tags[0] if tags else None, **extra)
         layout.files["manifest.json"] = json.dumps([{
             "Config": "blobs/sha256/" + sha256(text), "RepoTags": list(tags),
             "Layers": ["blobs/sha256/" + sha256(x) for x in layers]}]).encode()
