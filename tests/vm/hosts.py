@@ -149,6 +149,23 @@ def expect_tests(user):
     return expect
 
 
+def with_disks(m):
+    plain(m)
+    must("modprobe", "loop")  # as udev's static nodes do it: /dev/loop-control
+
+
+FILES = ("disk.t", "image.t", "changes.t")
+
+
+def expect_files(user):
+    """Images and upper layers, where temporary files are on a disk: an old tmpfs keeps no user.* attributes."""
+    def expect(t, m):
+        for name in FILES:
+            m.tap(t, ("as a user: " if user else "") + name, "tests/e2e/" + name, user=user, NSBOX_MUST_WORK="1",
+                  TMPDIR="/var/tmp")
+    return expect
+
+
 NFT_MODULES = ("nf_tables", "nft_reject_inet")
 
 
@@ -243,6 +260,8 @@ HOSTS = [
     Host("plain", "as Debian boots it: control groups v2, AppArmor, Yama, Landlock", plain, expect_plain),
     Host("tests", "the same, with the selftest and the kernel tests as root", plain, expect_tests(False), seconds=3600),
     Host("tests-user", "the same, as a user", plain, expect_tests(True), seconds=3600),
+    Host("files", "the same, with the tests of images, upper layers and disks as root", with_disks, expect_files(False), seconds=1800),
+    Host("files-user", "the same, as a user", with_disks, expect_files(True), seconds=1800),
     Host("no-overlay", "no overlay module", no_overlay, nothing, lacks={"overlay"}, tier="process",
          user_tier="process", remedy="modprobe overlay"),
     Host("no-nftables", "no nf_tables modules", no_nft, nothing, lacks={"nftables"}, remedy="modprobe nf_tables"),
