@@ -330,6 +330,56 @@ def test_few_descriptors(t):
     t.ok(1 <= good <= 10 and good + bad == 40 and "no more" not in done.out, "out of descriptors, connections are reset, none waits", repr(done))
 
 
+# Ask by UDP at once, in turn by TCP, and by UDP without end for names that are not granted; how many were answered
+# of each, and how long all of it took.
+ASK = r"""
+import select, socket, struct, sys, time
+AT = (open("/etc/resolv.conf").read().split("nameserver")[1].split()[0], 53)
+def question(i, name):
+    return struct.pack(">6H", i, 0x100, 1, 0, 0, 0) + b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0\0\1\0\1"
+def udp():
+    s = socket.socket(socket.AF_INET6 if ":" in AT[0] else socket.AF_INET, socket.SOCK_DGRAM)
+    s.connect(AT); s.settimeout(60)
+    return s
+began = time.monotonic()
+s = udp()
+for i in range(100): s.send(question(i, "allowed.test"))
+print(len({s.recv(1000)[:2] for i in range(100)}))
+def tcp(n):
+    good = 0
+    with socket.create_connection(AT, 60) as s:
+        for i in range(n):
+            q = question(i, "allowed.test")
+            s.sendall(struct.pack(">H", len(q)) + q)
+            good += s.recv(struct.unpack(">H", s.recv(2, socket.MSG_WAITALL))[0], socket.MSG_WAITALL)[:2] == q[:2]
+    return good
+print(tcp(100) + tcp(100), time.monotonic() - began)
+s = udp()
+answers = 0
+for i in range(1500):
+    s.send(question(i, "x%d.other.test" % i))
+    answers += bool(select.select([s], [], [], 0)[0] and s.recv(1000))
+answers += bool(s.recv(1000))
+end = time.monotonic() + 0.5
+while time.monotonic() < end and select.select([s], [], [], 0.1)[0]: answers += bool(s.recv(1000))
+print(answers, time.monotonic() - began)
+print(tcp(1))
+"""
+
+
+def test_many_questions(t):
+    """Two seconds' questions may come at once, and then a hundred a second, however slow this machine is."""
+    done = run(ASK, manifest=allow("allowed.test"))
+    lines = [[float(x) for x in line.split()] for line in done.out.splitlines()[:3]]
+    t.ok(len(lines) == 3 and lines[0] == [100], "a hundred questions at once are all answered", repr(done))
+    (_, (by_tcp, took), (more, all_of_it)) = lines
+    t.ok(by_tcp == 200 and 300 <= 201 + 100 * took, "by TCP those above the limit wait, and are answered", repr(lines))
+    t.ok(0 < 300 + more <= 201 + 100 * all_of_it, "by UDP those above the limit are not", repr(lines))
+    t.ok(done.out.endswith("\n1\n"), "and names are known as before afterwards", done.out)
+    names = {name for name, _, _ in NAMES.asked}
+    t.ok("allowed.test" in names and not any(n.endswith(".other.test") for n in names), "nothing is asked outside for what is not granted")
+
+
 def test_bans(t):
     for bans, want, name in ((".*\\.wild\\.test,192.0.2.0/24", ["no name", "hello"], "a pattern"), ("127.0.0.0/8", ["no name", "no name"], "a network"),
                              (socket.gethostname() + ",wild.test,::/0,ALLOWED.Test", ["hello", "no name"], "names in any case, the own name left out")):
