@@ -106,25 +106,39 @@ static const struct json_field network_fields[] = {
 	  .nullable = true },
 };
 
-/* "host", "host:443", "[2001:db8::1]:443" as an entry of a manifest's network.allow. */
+/* 0, which no grant may have, for what is none up to there. */
+static int64_t port_number(const char *text, const char *end)
+{
+	char *rest;
+	long port = strtol(text, &rest, 10);
+
+	return rest == end && port > 0 ? port : 0;
+}
+
+/* "host", "host:443", "[2001:db8::1]:443" as an entry of a manifest's network.allow; over UDP where
+ * "/udp" follows. */
 static struct json_object *allow_entry(const char *text)
 {
-	const char *colon = strrchr(text, ':'), *end = strchr(text, ']');
-	bool bracket = text[0] == '[' && end;
-	bool port = colon && (bracket ? end < colon : strchr(text, ':') == colon);
+	const char *colon = strrchr(text, ':'),
+		   *bracket = text[0] == '[' ? strchr(text, ']') : NULL;
+	const char *end = text + strlen(text), *udp = end - MIN(strlen(text), strlen("/udp"));
+	bool datagrams = strcmp(udp, "/udp") == 0;
+	bool port = colon && (bracket ? bracket < colon : strchr(text, ':') == colon);
 	struct json_object *o = json_object_new_object(), *ports = json_object_new_array();
-	size_t len = bracket ? (size_t)(end - text) - 1
-		     : port  ? (size_t)(colon - text)
-			     : strlen(text);
+	const char *host = text + (bracket != NULL), *host_end;
 
-	json_object_object_add(o, "host", json_object_new_string_len(text + bracket, (int)len));
+	end = datagrams ? udp : end;
+	host_end = bracket ? bracket : port ? colon : end;
+	json_object_object_add(o, "host", json_object_new_string_len(host, (int)(host_end - host)));
 	if (port) {
-		json_object_array_add(ports, json_object_new_int64(strtol(colon + 1, NULL, 10)));
+		json_object_array_add(ports, json_object_new_int64(port_number(colon + 1, end)));
 	} else {
 		json_object_array_add(ports, json_object_new_int(80));
 		json_object_array_add(ports, json_object_new_int(443));
 	}
 	json_object_object_add(o, "ports", ports);
+	if (datagrams)
+		json_object_object_add(o, "protocol", json_object_new_string("udp"));
 	json_object_object_add(o, "description", json_object_new_string("network_policy"));
 	return o;
 }

@@ -130,8 +130,8 @@ static void put_rule(struct json_object *list, const struct egress_rules *r,
 		host = addr;
 	}
 	for (unsigned i = 0; i < rule->ports; i++) {
-		snprintf(text, sizeof(text), strchr(host, ':') ? "[%s]:%u" : "%s:%u", host,
-			 r->port[rule->port + i]);
+		snprintf(text, sizeof(text), strchr(host, ':') ? "[%s]:%u%s" : "%s:%u%s", host,
+			 r->port[rule->port + i], rule->protocol == EGRESS_UDP ? "/udp" : "");
 		json_object_array_add(list, json_object_new_string(text));
 	}
 }

@@ -251,7 +251,7 @@ const struct option_row session_exec_rows[] = {
 const struct option_row session_narrow_rows[] = {
 	SOCKET_ROW,
 	JSON_ROW,
-	{ "allow", 'a', "HOST[:PORT]", "what it may still reach (default ports: 80 and 443)",
+	{ "allow", 'a', "HOST[:PORT][/udp]", "what it may still reach (default ports: 80 and 443)",
 	  set_allow },
 	{ "no-network", 0, NULL, "it may reach nothing any more", set_no_network },
 	{ NULL, 0, NULL, NULL, NULL },

@@ -200,7 +200,7 @@ static int session_narrow(int argc, char **argv)
 	struct answer a = { 0 };
 	char path[160];
 	int r = read_line(argc, argv,
-			  "nsbox session narrow [OPTION...] {--allow HOST[:PORT]... | "
+			  "nsbox session narrow [OPTION...] {--allow HOST[:PORT][/udp]... | "
 			  "--no-network} NAME",
 			  session_narrow_rows, &o);
 

@@ -4,9 +4,11 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
@@ -40,6 +42,19 @@ for host in sys.argv[1:]:
         print(host, type(e).__name__)
 """ % SERVER.port
 
+# From one socket, in turn for ever: a datagram to the second host:port of argv, then one to the first. They say
+# "after" once there is a file of that name.
+SEND = """
+import os, socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+to = {w: socket.getaddrinfo(*w.split(":"), socket.AF_INET, socket.SOCK_DGRAM)[0][4] for w in sys.argv[1:]}
+while True:
+    word = "after" if os.path.exists("/workspace/after") else "before"
+    for w in reversed(sys.argv[1:]):
+        s.sendto(("%s %s" % (word, w)).encode(), to[w])
+    time.sleep(0.05)
+"""
+
 # Holds a connection to each host, and says in a file when it has ended.
 HOLD = """
 import socket, sys
@@ -52,6 +67,24 @@ try:
 except OSError: pass
 open(sys.argv[2], "w").write("ended")
 """ % SERVER.port
+
+
+class Hears:
+    """What came as datagrams, each once."""
+
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.heard = set()
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            self.heard.add(self.socket.recv(100).decode())
+
+    def wait(self, *words):
+        return tap.wait_until(lambda: self.heard >= set(words), 60)
 
 
 def allow(*names, port=None):
@@ -131,6 +164,28 @@ def test_narrower(t):
     lines = S.audit()
     t.equal(len([l for l in lines if l["event"] == "session-narrow" and l["what"] == "s"]), 2, "each change is in the audit")
     t.ok(any(l["event"] == "network" and l.get("session") == "s" for l in lines), "and so is what no command waited for")
+
+
+def test_datagrams(t):
+    server = Hears()
+    a, b = ("%s.test:%d" % (n, server.port) for n in "ab")
+    status, answer = S.make("u", {"mode": "allowlist", "allow": [a + "/udp", b + "/udp", a]})
+    t.equal((status, sorted(answer["session"]["network_policy"]["allow"])), (201, sorted([a, a + "/udp", b + "/udp"])), "a session with grants over UDP")
+    S.daemon.ask("POST", "/v1/execute/command", {"session_id": "u", "command": ["sh", "-c", 'python3 -c "$@" >/dev/null 2>&1 &', "-", SEND, a, b]})
+    t.ok(server.wait("before " + a, "before " + b), "datagrams reach both", repr(server.heard))
+    status, answer = S.narrow("u", {"mode": "allowlist", "allow": [a + "/udp"]})
+    t.equal((status, answer["network_policy"]["allow"]), (200, [a + "/udp"]), "one of them is taken away")
+    S.daemon.ask("POST", "/v1/execute/command", {"session_id": "u", "command": "touch after"})
+    # What is sent to b comes before what is sent to a, from one socket and by one relay.
+    t.ok(server.wait("after " + a), "what is left goes on", repr(server.heard))
+    t.ok("after " + b not in server.heard, "and the other is heard no more", repr(server.heard))
+    for wish in (b + "/udp", a, a + "x/udp"):
+        status, answer = S.narrow("u", {"mode": "allowlist", "allow": [wish]})
+        t.ok(status in (400, 409), "neither given back nor by TCP: " + wish, repr(answer))
+    S.daemon.ask("DELETE", "/v1/sessions/u")
+    told = [l["decision"] for l in S.audit() if l["event"] == "network" and l.get("session") == "u"]
+    t.ok({("b.test", "refused"), ("a.test", "allowed")} <= {(d["name"], d["verdict"]) for d in told if d["what"] == "datagrams"},
+         "and both are told", repr(told))
 
 
 def test_without_one(t):
