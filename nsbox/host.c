@@ -410,6 +410,12 @@ static const char *landlock_remedy(const struct nsbox_host *h, int layer, char *
 		nsbox_format(buf, size,
 			     "Landlock is built in and off: add landlock to lsm= on the kernel "
 			     "command line");
+	else if (h->landlock_errno == EPERM)
+		nsbox_format(
+			buf, size,
+			"the kernel has Landlock, a filter around us does not: in a container, "
+			"--security-opt seccomp=PROFILE that allows landlock_create_ruleset, "
+			"landlock_add_rule and landlock_restrict_self");
 	else if (h->landlock_errno)
 		nsbox_format(buf, size, "needs Linux 5.13 with CONFIG_SECURITY_LANDLOCK (%s)",
 			     strerrordesc_np(h->landlock_errno));

@@ -349,7 +349,9 @@ int stage_capabilities(struct child *c, struct nsbox_error *err)
 	/* A keyring of our own: the owner's session keys are not for the payload. Kernels without
 	 * keyrings answer ENOSYS, and have none to leak. */
 	if (syscall(SYS_keyctl, 1 /* JOIN_SESSION_KEYRING */, NULL) < 0 && errno != ENOSYS)
-		return nsbox_fail(err, NSBOX_E_SETUP, errno, "join a new session keyring");
+		return nsbox_fail(err, NSBOX_E_SETUP, errno,
+				  "join a new session keyring (in a container, its seccomp profile "
+				  "has to allow keyctl)");
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "make init undumpable");
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)

@@ -21,6 +21,38 @@ READY = """
 nsboxd --config /etc/nsbox/nsboxd.json 2>/run/log & service=$!
 i=0; while ! nsbox daemon status >/dev/null 2>&1; do i=$((i+1)); test $i -lt 600 || { cat /run/log; exit 1; }; sleep 0.1; done
 """
+# Inside the booted machine: a line "NAME: VALUE" for each thing that is to be so.
+SYSTEMD = r"""#!/bin/sh
+exec >/mnt/said 2>&1
+say() { name=$1; shift; echo "$name: $("$@" 2>&1 | tr '\n' ' ')"; }
+state() { systemctl show --value -p "$1" nsboxd.service; }
+until_main() { i=0; while test "$(state MainPID)" = "$1" || test "$(state ActiveState)" != active; do i=$((i+1)); test $i -lt 300 || break; sleep 0.2; done; }
+say first nsbox job run -- echo works
+say status state StatusText
+spawn=$(pidof nsbox-spawn); kill -9 "$spawn"
+i=0; while test "$(pidof nsbox-spawn)" = "$spawn" -o -z "$(pidof nsbox-spawn)"; do i=$((i+1)); test $i -lt 300 || break; sleep 0.2; done
+i=0; until nsbox job run -- true; do i=$((i+1)); test $i -lt 100 || break; sleep 0.2; done >/dev/null 2>&1
+say without-a-restart state NRestarts
+main=$(state MainPID); kill -9 "$main"; until_main "$main"
+say after-its-end nsbox job run -- echo works
+say restarts state NRestarts
+echo '{"keepResults": "2d"}' >/etc/nsbox/nsboxd.json
+systemctl reload nsboxd && say reload state ActiveState
+echo '{"keepResults": 2, "nosuch": 1}' >/etc/nsbox/nsboxd.json
+systemctl reload nsboxd; say bad-reload state ActiveState
+echo '{}' >/etc/nsbox/nsboxd.json
+systemctl stop nsboxd.service 2>/dev/null; say stopped state ActiveState; say left pidof nsbox-spawn nsbox-egress nsboxd
+say by-the-socket nsbox job run -- echo works
+say started state ActiveState
+groups() { find /sys/fs/cgroup -type d -name '*nsboxd.service*' | wc -l; }
+say has-groups groups
+job=$(nsbox job submit -- sleep 2); systemctl stop nsboxd.service 2>/dev/null; say drained journalctl -u nsboxd -o cat --no-pager -g "job id=$job cause=exit"
+say groups groups
+echo "end: x"
+systemctl poweroff -f
+"""
+UNIT = "[Unit]\nAfter=nsboxd.socket\n[Service]\nType=oneshot\nExecStart=/mnt/try\n"
+
 USE = """
 import nsbox
 c = nsbox.Client()
@@ -135,6 +167,35 @@ def test_service(t):
     t.ok(os.path.isfile(MACHINE.root + "/usr/share/nsbox/maxkb/kits/10-nsbox.sh"), "the drop-in for MaxKB is there")
 
 
+def test_systemd(t):
+    """The units under systemd itself, which boots the root; what it changes there is forgotten."""
+    out = paths.scratch("deb-")
+    for name, text in (("try", SYSTEMD), ("try.service", UNIT)):
+        with open(out + "/" + name, "w", encoding="ascii") as f:
+            f.write(text)
+    os.chmod(out + "/try", 0o755)
+    done = subprocess.run(
+        ["systemd-nspawn", "--quiet", "--directory", MACHINE.root, "--boot", "--register=no", "--keep-unit", "--private-network",
+         "--volatile=overlay", "--bind", out + ":/mnt", "--bind-ro", out + "/try.service:/etc/systemd/system/try.service",
+         # What its own filter has not; the rest is as for any service in any container.
+         "--system-call-filter=keyctl landlock_create_ruleset landlock_add_rule landlock_restrict_self",
+         "systemd.wants=try.service"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
+    with open(out + "/said", encoding="utf-8") as f:
+        text = f.read()
+    said = {name: value.strip() for name, _, value in (line.partition(": ") for line in text.splitlines())}
+    t.ok("end" in said, "systemd boots the machine and a unit asks the service", text + done.stdout[-2000:])
+    for name, want, what in (
+            ("first", "works", "the service is there by its socket"), ("status", "serving", "and tells systemd its state"),
+            ("without-a-restart", "0", "after the end of nsbox-spawn the three start anew, without systemd"),
+            ("after-its-end", "works", "after the end of nsboxd"), ("restarts", "1", "systemd starts it again"),
+            ("reload", "active", "systemctl reload"), ("bad-reload", "active", "one that is refused ends nothing"),
+            ("stopped", "inactive", "systemctl stop"), ("left", "", "leaves no process"),
+            ("by-the-socket", "works", "who comes to the socket"), ("started", "active", "starts it")):
+        t.equal(said.get(name), want, "systemd: " + what)
+    t.ok("cause=exit" in said.get("drained", ""), "systemd: what runs may end before it stops", text)
+    t.ok(said.get("has-groups", "0") != "0" and said.get("groups") == "0", "systemd: its control group goes with it", text)
+
+
 def test_apparmor(t):
     """Debian 12's AppArmor does not know `userns`: no profile. Where it does there is one, and it goes again."""
     link = MACHINE.root + "/etc/apparmor.d/nsbox"
@@ -172,4 +233,4 @@ if __name__ == "__main__":
     WHY = container.available()
     if WHY:
         tap.skip_all(WHY)
-    sys.exit(tap.run([test_build, test_contents, test_install, test_tool, test_service, test_apparmor, test_remove]))
+    sys.exit(tap.run([test_build, test_contents, test_install, test_tool, test_service, test_systemd, test_apparmor, test_remove]))
