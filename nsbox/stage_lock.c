@@ -50,19 +50,43 @@ int stage_files(struct child *c, struct nsbox_error *err)
 
 /* ------------------------------------------------------------------ masks */
 
-static int mask(int target, bool is_dir)
+/* The first mask of either kind, of which all others are clones: a tmpfs of its own for each would be
+ * most of what masks cost, and what their end costs, too. */
+struct masks {
+	int dir, file;
+};
+
+static int new_mask(bool is_dir)
 {
 	static const char *const opts[] = { "size", "4k", "nr_inodes", "2", "mode", "0555", NULL };
-	const uint64_t attr =
-		MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+	const uint64_t attr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
 	auto_close int fd = -1;
+	int r;
 
-	if (!is_dir) /* our own /dev/null, whose device number stage_dev checked */
-		return clone_tree(AT_FDCWD, "/dev/null", false,
-				  MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
-				  target);
-	fd = new_mount("tmpfs", opts, attr);
-	return fd < 0 ? fd : attach_mount(fd, target);
+	if (is_dir)
+		return new_mount("tmpfs", opts, attr | MOUNT_ATTR_NODEV);
+	/* our own /dev/null, whose device number stage_dev checked */
+	fd = sys_open_tree(AT_FDCWD, "/dev/null", OPEN_TREE_CLONE);
+	if (fd < 0)
+		return -errno;
+	r = set_mount_attr(fd, attr, false);
+	return r < 0 ? r : take_fd(&fd);
+}
+
+static int mask(struct masks *m, int target, bool is_dir)
+{
+	int *first = is_dir ? &m->dir : &m->file;
+	auto_close int again = -1;
+
+	if (*first >= 0) {
+		again = sys_open_tree(*first, "", OPEN_TREE_CLONE | AT_EMPTY_PATH);
+		return again < 0 ? -errno : attach_mount(again, target);
+	}
+	again = new_mask(is_dir);
+	if (again < 0)
+		return again;
+	*first = take_fd(&again);
+	return attach_mount(*first, target);
 }
 
 /* Execute where there is read. By path: nothing but us runs yet, and dst holds no link. */
@@ -127,7 +151,8 @@ static int make_exec_below(struct child *c, const char *dst, const char *glob,
 	return r;
 }
 
-static int mask_op(struct child *c, const struct mount_op *op, struct nsbox_error *err)
+static int mask_op(struct child *c, const struct mount_op *op, struct masks *masks,
+		   struct nsbox_error *err)
 {
 	const char *dst = blob_get_str(c->plan, op->dst), *src = blob_get_str(c->plan, op->src);
 	auto_close int target = open_target(c->new_root, dst);
@@ -141,7 +166,7 @@ static int mask_op(struct child *c, const struct mount_op *op, struct nsbox_erro
 	if (op->kind == OP_MAKE_EXEC && *src)
 		return make_exec_below(c, dst, src, err);
 	if (op->kind == OP_MASK)
-		r = mask(target, S_ISDIR(st.st_mode));
+		r = mask(masks, target, S_ISDIR(st.st_mode));
 	else if (op->kind == OP_READONLY)
 		r = clone_tree(target, "", true, MOUNT_ATTR_RDONLY, target);
 	else
@@ -155,6 +180,7 @@ int stage_mask(struct child *c, struct nsbox_error *err)
 {
 	/* Execute bits first (a read-only file cannot get them), hiding last. */
 	static const uint16_t order[] = { OP_MAKE_EXEC, OP_READONLY, OP_MASK };
+	struct masks masks = { -1, -1 };
 	size_t n;
 	const struct mount_op *ops = blob_get(c->plan, SEC_OPS, sizeof(*ops), &n);
 	int r = 0;
@@ -165,7 +191,9 @@ int stage_mask(struct child *c, struct nsbox_error *err)
 	for (unsigned k = 0; k < ARRAY_SIZE(order); k++)
 		for (size_t i = 0; r == 0 && i < n; i++)
 			if (ops[i].kind == order[k])
-				r = mask_op(c, &ops[i], err);
+				r = mask_op(c, &ops[i], &masks, err);
+	close_fd(&masks.dir);
+	close_fd(&masks.file);
 	return r;
 }
 
