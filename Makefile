@@ -312,6 +312,12 @@ soak-files: ## 100000 requests about files that hostile code swaps meanwhile (ha
 	$(Q)$(MAKE) --no-print-directory all $(B)/tests/kernel/test_hostile_files
 	$(Q)NSBOX_ROUNDS=100000 $(PROVE) ./$(B)/tests/kernel/test_hostile_files
 
+soak-pool: ## 50000 calls of functions by clients who share a pool that is too small for them (an hour; RUNS=400 for a minute)
+	$(Q)tests/support/install-packages build test
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
+	$(Q)NSBOX_RUNS=$(or $(RUNS),50000) $(PROVE) -v ./tests/e2e/soak/pool.t
+
 soak-snapshots: ## 1000 snapshots and forks of a session (five minutes)
 	$(Q)tests/support/install-packages build test
 	$(Q)$(MAKE) --no-print-directory all
@@ -346,11 +352,17 @@ fuzz-here: $(FUZZ)
 BENCH_SRC := $(wildcard tests/bench/*.c) $(addprefix daemon/front/,compiler.c child.c loop.c)
 $(eval $(call program,bench,$(BENCH_SRC) $(COMMON_SRC),$(LIBS_POLICY) $(LIBS_CORE)))
 
-bench: ## what compiling, filtering and starting cost, against a bare process and bubblewrap; small and large images
+bench: ## what compiling, filtering and starting cost, against a bare process and what others do; small and large images
 	$(Q)tests/support/install-packages build
 	$(Q)$(MAKE) --no-print-directory all $(B)/bench
 	$(Q)$(B)/bench $(if $(JSON),--json) $(B)
+	$(Q)$(MAKE) --no-print-directory bench-peers
 	$(Q)$(MAKE) --no-print-directory bench-egress
+
+bench-peers: ## runs one at a time and many at once, by library and service, against other sandboxes and the way of MaxKB
+	$(Q)tests/support/install-packages build bench
+	$(Q)$(MAKE) --no-print-directory all $(B)/bench
+	$(Q)tests/bench/peers $(if $(JSON),--json) $(ROUNDS)
 
 bench-egress: ## bytes and connections to outside, against loopback, pasta and slirp4netns
 	$(Q)tests/support/install-packages build bench
@@ -513,7 +525,7 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all soak-files soak-snapshots tests bench bench-egress check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-deb sidecar check-sidecar check-heavy-here \
+.PHONY: all soak-files soak-pool soak-snapshots tests bench bench-egress bench-peers check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-deb sidecar check-sidecar check-heavy-here \
 	check-sanitized quickstart soak soak-here sanitized asan ubsan fuzz-smoke fuzz-targets fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall deb dist help clean
 .DEFAULT_GOAL := all

@@ -9,7 +9,7 @@
  *             and what of it the witness takes
  *   image     a sandbox in an image of 10 MB and in one of 1 GB, until it is ready (bench_image.c)
  *
- * bench [--json] NSBOX_DIRECTORY
+ * bench [--json] NSBOX_DIRECTORY; --serve and --calls: bench_modes.c
  */
 #include <fcntl.h>
 #include <linux/seccomp.h>
@@ -251,8 +251,8 @@ double bench_spawn_us(const char *const *argv)
 	return bench_now_us() - began;
 }
 
-static double run_us(const struct nsbox_plan *plan, const struct nsbox_root *root,
-		     double *ret_witness)
+double bench_run_us(const struct nsbox_plan *plan, const struct nsbox_root *root,
+		    double *ret_witness)
 {
 	const char *const argv[] = { "/bin/true", NULL };
 	const struct nsbox_sandbox_options so = { .layers = nsbox_host_layers(&bench_host),
@@ -292,7 +292,7 @@ static void bench_start(struct json_object *o)
 		bench_die("prepare", &err);
 	for (int i = 0; i < BENCH_ROUNDS; i++) {
 		v[0][i] = bench_spawn_us(bare);
-		v[1][i] = run_us(plan, root, &witness[i]);
+		v[1][i] = bench_run_us(plan, root, &witness[i]);
 		v[2][i] = bench_spawn_us(nsbox);
 		if (has_bwrap)
 			v[3][i] = bench_spawn_us(bwrap);
@@ -332,17 +332,22 @@ static void print_table(struct json_object *o, FILE *to)
 int main(int argc, char **argv)
 {
 	bool json = argc > 1 && !strcmp(argv[1], "--json");
+	bool serve = argc == 3 && !strcmp(argv[1], "--serve");
 	struct json_object *o = json_object_new_object();
 	struct nsbox_error err = { 0 };
 	char *text;
 
-	if (argc != 2 + json) {
+	if (argc == 3 && !strcmp(argv[1], "--calls"))
+		return bench_calls(argv[2]);
+	if (argc != 2 + (json || serve)) {
 		fprintf(stderr, "usage: bench [--json] DIRECTORY\n");
 		return 2;
 	}
-	bench_dir = argv[1 + json];
+	bench_dir = argv[argc - 1];
 	if (nsbox_host_probe(&bench_host, &err) < 0)
 		bench_die("probe", &err);
+	if (serve)
+		return bench_serve(compile_once());
 	bench_compile(report_put(o, "compile", json_object_new_object()));
 	bench_filter(report_put(o, "filter", json_object_new_object()));
 	bench_start(report_put(o, "start", json_object_new_object()));
