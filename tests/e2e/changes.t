@@ -21,7 +21,7 @@ MAGIC, END, DIR, FILE, SYMLINK, HARDLINK, WHITEOUT, OPAQUE, XATTR = 0x3172796C, 
 
 def nsbox(*argv, data=None):
     return subprocess.run([paths.NSBOX, *argv], input=data, stdin=None if data else subprocess.DEVNULL,
-                          capture_output=True, env=ENV, timeout=60, check=False)
+                          capture_output=True, env=ENV, timeout=60 * tap.slow(), check=False)
 
 
 def inside(script, *options, image="base", manifest=None):

@@ -37,7 +37,7 @@ def run(resources, script, *options, **more):
     if os.path.exists(report):
         os.unlink(report)
     done = subprocess.run([paths.NSBOX, "run", "--manifest", manifest(resources, **more), "--result", report, *options,
-                           "--", "sh", "-c", script], env=ENV, capture_output=True, timeout=120, check=False)
+                           "--", "sh", "-c", script], env=ENV, capture_output=True, timeout=120 * tap.slow(), check=False)
     found = None
     if os.path.exists(report):
         with open(report, encoding="utf-8") as f:
@@ -86,7 +86,7 @@ def test_disk(t):
     fills(t, BIG, 48, "on disk")
     t.ok(nothing_left(), "nothing is left of it", str(devices()))
     files = "i=0; while [ $i -lt 200000 ] && echo -n >f$i; do i=$((i+1)); done 2>/dev/null; echo $i; exit 1"
-    _, out, _, rep = run({"memory": "32Mi", "disk": "33Mi"}, files)
+    _, out, _, rep = run({"memory": "32Mi", "disk": "33Mi"}, files, timeouts={"wall": "900s"})
     t.ok(0 < int(out or 0) < 200000 and rep["cause"] == "disk", "inodes have an end, too", out)
     status, out, err, _ = run(BIG, "rm -rf /usr/x; mkdir a; echo 1 >a/f; mv a b; ln -s b l; cat l/f; rm -r b; ls; id -u; "
                               "test -w /etc || echo closed")

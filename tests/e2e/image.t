@@ -29,7 +29,7 @@ BUILD = {"profile": "build"}
 
 def nsbox(*argv, data=None):
     return subprocess.run([paths.NSBOX, *argv], input=data, stdin=None if data else subprocess.DEVNULL,
-                          capture_output=True, env=ENV, timeout=60, check=False)
+                          capture_output=True, env=ENV, timeout=60 * tap.slow(), check=False)
 
 
 def bring(name, data, *options):

@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 
-from . import paths
+from . import paths, tap
 
 MINIMAL = {"manifestVersion": 1, "name": "test"}
 
@@ -25,7 +25,7 @@ def command(*argv, options=()):
     return [paths.NSBOX, "run", *options, "--", *argv]
 
 
-def run(*argv, options=(), manifest=None, stdin=b"", env=None, pass_fds=(), timeout=120):
+def run(*argv, options=(), manifest=None, stdin=b"", env=None, pass_fds=(), timeout=None):
     with tempfile.TemporaryDirectory(prefix="nsbox-run-") as place:
         report = os.path.join(place, "report")
         options = ["--result", report, "--no-tty", *options]
@@ -35,7 +35,7 @@ def run(*argv, options=(), manifest=None, stdin=b"", env=None, pass_fds=(), time
                 json.dump({**MINIMAL, **manifest}, f)
             options += ["--manifest", path]
         done = subprocess.run(command(*argv, options=options), input=stdin, capture_output=True,
-                              env=env, pass_fds=pass_fds, timeout=timeout, check=False)
+                              env=env, pass_fds=pass_fds, timeout=timeout or 120 * tap.slow(), check=False)
         try:
             with open(report, encoding="utf-8") as f:
                 parsed = json.load(f)
