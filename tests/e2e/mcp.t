@@ -366,11 +366,47 @@ def test_limits(t):
     t.equal(c.initialize().status, 200, "one that ends makes room")
 
 
+def test_calls(t):
+    # A session takes eight commands at once.
+    clients = [client(path="/mcp/team/calls%d" % i) for i in range(9)]
+    c = clients.pop()
+    open_calls = [each.open_call("run_command", {"command": "sleep 300"}, ident="c%d" % i, token=i)
+                  for each in clients for i in range(8)]
+    t.equal({s.status for s in open_calls}, {200}, "64 calls of one client go on, running or waiting")
+    reply = c.ask("tools/call", {"name": "list_files", "arguments": {}})
+    t.ok("64 calls of this client go on" in reply.answer().get("error", {}).get("message", ""), "one more is refused", repr(reply))
+    t.equal(c.ask("ping").answer()["result"], {}, "other requests are not")
+    for each in clients:
+        each.send(None, method="DELETE")
+    for stream in open_calls:
+        stream.close()
+    t.ok(tap.wait_until(lambda: not jobs("running") + jobs("queued"), 60), "all end with their sessions")
+    t.ok(c.call("list_files")["isError"] is False, "and there is room again")
+
+
+def test_kept(t):
+    """Of streams that are over, the last 32 can be come back to."""
+    c = client(path="/mcp/team/kept")
+    last = []
+    for i in range(34):
+        stream = c.open_call("list_files", ident=i, token=i)
+        while stream.message():
+            pass
+        last.append(stream.last_id.split("-")[0] + "-1")
+        stream.close()
+    found = []
+    for ident in (last[0], last[1], last[2], last[-1]):
+        stream = c.get(ident)
+        found.append(stream.status)
+        stream.close()
+    t.equal(found, [404, 404, 200, 200], "the oldest are forgotten, the others are there")
+
+
 def main():
     global daemon # pylint: disable=global-statement
     with service.Daemon(options=["--mcp-origin", "https://chat.example:8443"]) as daemon:
         return tap.run([test_versions, test_modern, test_wrong, test_batch, test_tools, test_own_session,
-                        test_progress, test_cancel, test_resume, test_old_transport, test_limits])
+                        test_progress, test_cancel, test_resume, test_old_transport, test_limits, test_calls, test_kept])
 
 
 if __name__ == "__main__":
