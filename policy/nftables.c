@@ -30,346 +30,37 @@
  * kernel reports every failure and some hundred answers would not fit its queue.
  */
 #include <arpa/inet.h>
-#include <libmnl/libmnl.h>
-#include <libnftnl/chain.h>
-#include <libnftnl/common.h>
-#include <libnftnl/expr.h>
-#include <libnftnl/rule.h>
-#include <libnftnl/table.h>
 #include <linux/netfilter.h>
-#include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
-#include <netinet/in.h>
-#include <string.h>
 
-#include "nsbox/egress_format.h"
 #include "nsbox/util.h"
 #include "policy/internal.h"
 #include "policy/names.h"
+#include "policy/nft_batch.h"
 
-#define TABLE	       "nsbox"
-#define LOOPBACK_INDEX 1
-#define BATCH_MAX      (160u << 10) /* what a socket takes in one message, with room */
-#define MESSAGE_MAX    1024
-
-static const struct chain {
-	const char *name, *type;
-	uint32_t hook;
-	int32_t priority;
-	uint32_t policy;
-} chains[] = {
+static const struct nft_chain chains[] = {
 	{ "input", "filter", NF_INET_LOCAL_IN, 0, NF_DROP },
 	{ "forward", "filter", NF_INET_FORWARD, 0, NF_DROP },
 	{ "output", "filter", NF_INET_LOCAL_OUT, 0, NF_DROP },
 }, redirect = { "redirect", "nat", NF_INET_LOCAL_OUT, -100 /* before the filter */, NF_ACCEPT },
   mark = { "mark", "filter", NF_INET_LOCAL_OUT, -150 /* and before the port changes */, NF_ACCEPT };
 
-struct batch {
-	char buf[BATCH_MAX + MESSAGE_MAX];
-	size_t len;
-	uint32_t seq;
-	size_t last; /* where the last message begins */
-	bool full;
-};
-
-/* The message after the last; its attributes are put by the caller, who then calls end(). */
-static struct nlmsghdr *begin(struct batch *bt, uint16_t type)
-{
-	bt->last = bt->len;
-	return nftnl_nlmsg_build_hdr(bt->buf + bt->len, type, NFPROTO_INET, NLM_F_CREATE,
-				     ++bt->seq);
-}
-
-static void end(struct batch *bt, const struct nlmsghdr *nlh)
-{
-	if (bt->len + NLMSG_ALIGN(nlh->nlmsg_len) <= BATCH_MAX)
-		bt->len += NLMSG_ALIGN(nlh->nlmsg_len);
-	else
-		bt->full = true;
-}
-
-static int put_table(struct batch *bt)
-{
-	struct nftnl_table *t = nftnl_table_alloc();
-	struct nlmsghdr *nlh;
-
-	if (!t)
-		return -ENOMEM;
-	nftnl_table_set_u32(t, NFTNL_TABLE_FAMILY, NFPROTO_INET);
-	nftnl_table_set_str(t, NFTNL_TABLE_NAME, TABLE);
-	nlh = begin(bt, NFT_MSG_NEWTABLE);
-	nftnl_table_nlmsg_build_payload(nlh, t);
-	end(bt, nlh);
-	nftnl_table_free(t);
-	return 0;
-}
-
-static int put_chain(struct batch *bt, const struct chain *h)
-{
-	struct nftnl_chain *c = nftnl_chain_alloc();
-	struct nlmsghdr *nlh;
-
-	if (!c)
-		return -ENOMEM;
-	nftnl_chain_set_str(c, NFTNL_CHAIN_TABLE, TABLE);
-	nftnl_chain_set_str(c, NFTNL_CHAIN_NAME, h->name);
-	nftnl_chain_set_str(c, NFTNL_CHAIN_TYPE, h->type);
-	nftnl_chain_set_u32(c, NFTNL_CHAIN_HOOKNUM, h->hook);
-	nftnl_chain_set_s32(c, NFTNL_CHAIN_PRIO, h->priority);
-	nftnl_chain_set_u32(c, NFTNL_CHAIN_POLICY, h->policy);
-	nlh = begin(bt, NFT_MSG_NEWCHAIN);
-	nftnl_chain_nlmsg_build_payload(nlh, c);
-	end(bt, nlh);
-	nftnl_chain_free(c);
-	return 0;
-}
-
-/* ------------------------------------------------------------------ rules */
-
-enum verdict { ACCEPT, RETURN, REJECT_TCP, REJECT, TO_RELAY, TO_NAMES, TO_DATAGRAMS, MARK };
-
-/* What a rule looks at; 0 and NULL: not. */
-struct match {
-	const char *chain;
-	int meta; /* key that must equal the loopback's index, -1: none */
-	uint8_t family, protocol;
-	const struct egress_net *dst;
-	uint16_t port;
-	enum verdict verdict;
-};
-
-static struct nftnl_expr *add_expr(struct nftnl_rule *r, const char *name)
-{
-	struct nftnl_expr *e = nftnl_expr_alloc(name);
-
-	if (e)
-		nftnl_rule_add_expr(r, e); /* the rule frees it */
-	return e;
-}
-
-static int add_compare(struct nftnl_rule *r, const void *data, uint32_t len)
-{
-	struct nftnl_expr *e = add_expr(r, "cmp");
-
-	if (!e)
-		return -ENOMEM;
-	nftnl_expr_set_u32(e, NFTNL_EXPR_CMP_SREG, NFT_REG_1);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_CMP_OP, NFT_CMP_EQ);
-	nftnl_expr_set(e, NFTNL_EXPR_CMP_DATA, data, len);
-	return 0;
-}
-
-static int add_meta(struct nftnl_rule *r, uint32_t key, const void *data, uint32_t len)
-{
-	struct nftnl_expr *e = add_expr(r, "meta");
-
-	if (!e)
-		return -ENOMEM;
-	nftnl_expr_set_u32(e, NFTNL_EXPR_META_KEY, key);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_META_DREG, NFT_REG_1);
-	return add_compare(r, data, len);
-}
-
-static int add_payload(struct nftnl_rule *r, uint32_t base, uint32_t offset, uint32_t len)
-{
-	struct nftnl_expr *e = add_expr(r, "payload");
-
-	if (!e)
-		return -ENOMEM;
-	nftnl_expr_set_u32(e, NFTNL_EXPR_PAYLOAD_DREG, NFT_REG_1);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_PAYLOAD_BASE, base);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_PAYLOAD_OFFSET, offset);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_PAYLOAD_LEN, len);
-	return 0;
-}
-
-static int add_mask(struct nftnl_rule *r, unsigned prefix, uint32_t len)
-{
-	struct nftnl_expr *e = add_expr(r, "bitwise");
-	uint8_t mask[16], none[16] = { 0 };
-
-	if (!e)
-		return -ENOMEM;
-	for (unsigned i = 0; i < len; i++)
-		mask[i] = prefix >= 8 * (i + 1) ? 0xff
-			  : prefix > 8 * i	? (uint8_t)(0xff << (8 - prefix % 8))
-						: 0;
-	nftnl_expr_set_u32(e, NFTNL_EXPR_BITWISE_SREG, NFT_REG_1);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_BITWISE_DREG, NFT_REG_1);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_BITWISE_LEN, len);
-	nftnl_expr_set(e, NFTNL_EXPR_BITWISE_MASK, mask, len);
-	nftnl_expr_set(e, NFTNL_EXPR_BITWISE_XOR, none, len);
-	return 0;
-}
-
-static int add_destination(struct nftnl_rule *r, const struct egress_net *net)
-{
-	uint32_t len = net->family == 4 ? 4 : 16;
-	int ret;
-
-	if (!net->prefix)
-		return 0;
-	ret = add_payload(r, NFT_PAYLOAD_NETWORK_HEADER, net->family == 4 ? 16 : 24, len);
-	if (ret == 0 && net->prefix < 8 * len)
-		ret = add_mask(r, net->prefix, len);
-	return ret == 0 ? add_compare(r, net->addr, len) : ret;
-}
-
-static int add_immediate(struct nftnl_rule *r, uint32_t reg, const void *data, uint32_t len)
-{
-	struct nftnl_expr *e = add_expr(r, "immediate");
-
-	if (!e)
-		return -ENOMEM;
-	nftnl_expr_set_u32(e, NFTNL_EXPR_IMM_DREG, reg);
-	nftnl_expr_set(e, NFTNL_EXPR_IMM_DATA, data, len);
-	return 0;
-}
-
-static int add_redirect(struct nftnl_rule *r, uint8_t family, uint16_t port)
-{
-	uint16_t wire = htons(port);
-	struct nftnl_expr *e;
-	uint8_t to[16];
-	int ret;
-
-	egress_inner(family, EGRESS_BROKER, to);
-	ret = add_immediate(r, NFT_REG_1, to, family == 4 ? 4 : 16);
-	if (ret == 0)
-		ret = add_immediate(r, NFT_REG_2, &wire, sizeof(wire));
-	e = ret == 0 ? add_expr(r, "nat") : NULL;
-	if (!e)
-		return -ENOMEM;
-	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_TYPE, NFT_NAT_DNAT);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_FAMILY, family == 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_REG_ADDR_MIN, NFT_REG_1);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_REG_PROTO_MIN, NFT_REG_2);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_FLAGS,
-			   NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED);
-	return 0;
-}
-
-/* The address stays: it says who is meant. */
-static int add_other_port(struct nftnl_rule *r, uint16_t port)
-{
-	uint16_t wire = htons(port);
-	int ret = add_immediate(r, NFT_REG_2, &wire, sizeof(wire));
-	struct nftnl_expr *e = ret == 0 ? add_expr(r, "nat") : NULL;
-
-	if (!e)
-		return -ENOMEM;
-	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_TYPE, NFT_NAT_DNAT);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_FAMILY, NFPROTO_INET);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_REG_PROTO_MIN, NFT_REG_2);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_NAT_FLAGS, NF_NAT_RANGE_PROTO_SPECIFIED);
-	return 0;
-}
-
-static int add_mark(struct nftnl_rule *r)
-{
-	int ret = add_payload(r, NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
-	struct nftnl_expr *e = ret == 0 ? add_expr(r, "meta") : NULL;
-
-	if (!e)
-		return -ENOMEM;
-	nftnl_expr_set_u32(e, NFTNL_EXPR_META_KEY, NFT_META_MARK);
-	nftnl_expr_set_u32(e, NFTNL_EXPR_META_SREG, NFT_REG_1);
-	return 0;
-}
-
-static int add_verdict(struct nftnl_rule *r, const struct match *m)
-{
-	struct nftnl_expr *e;
-
-	if (m->verdict == TO_DATAGRAMS)
-		return add_other_port(r, EGRESS_PORT_UDP);
-	if (m->verdict == MARK)
-		return add_mark(r);
-
-	if (m->verdict == TO_RELAY || m->verdict == TO_NAMES)
-		return add_redirect(r, m->family,
-				    m->verdict == TO_RELAY ? EGRESS_PORT_TCP : EGRESS_PORT_DNS);
-	if ((m->verdict == REJECT || m->verdict == REJECT_TCP) && !add_expr(r, "counter"))
-		return -ENOMEM;
-	e = add_expr(r, m->verdict == REJECT || m->verdict == REJECT_TCP ? "reject" : "immediate");
-	if (!e)
-		return -ENOMEM;
-	if (m->verdict == REJECT_TCP) {
-		nftnl_expr_set_u32(e, NFTNL_EXPR_REJECT_TYPE, NFT_REJECT_TCP_RST);
-		nftnl_expr_set_u8(e, NFTNL_EXPR_REJECT_CODE, 0);
-	} else if (m->verdict == REJECT) {
-		nftnl_expr_set_u32(e, NFTNL_EXPR_REJECT_TYPE, NFT_REJECT_ICMPX_UNREACH);
-		nftnl_expr_set_u8(e, NFTNL_EXPR_REJECT_CODE, NFT_REJECT_ICMPX_ADMIN_PROHIBITED);
-	} else {
-		nftnl_expr_set_u32(e, NFTNL_EXPR_IMM_DREG, NFT_REG_VERDICT);
-		nftnl_expr_set_u32(e, NFTNL_EXPR_IMM_VERDICT,
-				   m->verdict == ACCEPT ? (uint32_t)NF_ACCEPT
-							: (uint32_t)NFT_RETURN);
-	}
-	return 0;
-}
-
-static int fill_rule(struct nftnl_rule *r, const struct match *m)
-{
-	const uint32_t lo = LOOPBACK_INDEX;
-	uint8_t family = m->family == 4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
-	uint16_t port = htons(m->port);
-	int ret = 0;
-
-	if (m->meta >= 0)
-		ret = add_meta(r, (uint32_t)m->meta, &lo, sizeof(lo));
-	if (ret == 0 && m->family)
-		ret = add_meta(r, NFT_META_NFPROTO, &family, 1);
-	if (ret == 0 && m->dst)
-		ret = add_destination(r, m->dst);
-	if (ret == 0 && m->protocol)
-		ret = add_meta(r, NFT_META_L4PROTO, &m->protocol, 1);
-	if (ret == 0 && m->port) {
-		ret = add_payload(r, NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
-		if (ret == 0)
-			ret = add_compare(r, &port, sizeof(port));
-	}
-	return ret == 0 ? add_verdict(r, m) : ret;
-}
-
-static int put_rule(struct batch *bt, const struct match *m)
-{
-	struct nftnl_rule *r = nftnl_rule_alloc();
-	struct nlmsghdr *nlh;
-	int ret;
-
-	if (!r)
-		return -ENOMEM;
-	nftnl_rule_set_u32(r, NFTNL_RULE_FAMILY, NFPROTO_INET);
-	nftnl_rule_set_str(r, NFTNL_RULE_TABLE, TABLE);
-	nftnl_rule_set_str(r, NFTNL_RULE_CHAIN, m->chain);
-	ret = fill_rule(r, m);
-	if (ret == 0) {
-		nlh = begin(bt, NFT_MSG_NEWRULE);
-		nlh->nlmsg_flags |= NLM_F_APPEND;
-		nftnl_rule_nlmsg_build_payload(nlh, r);
-		end(bt, nlh);
-	}
-	nftnl_rule_free(r);
-	return ret;
-}
-
 /* ------------------------------------------------------------------ redirection */
 
 /* The rules of the chain that redirects; `r` is the first failure. */
 struct redirect {
-	struct batch *bt;
+	struct nft_batch *bt;
 	const struct nsbox_policy *p;
 	int r;
 };
 
 static void put(struct redirect *to, const struct egress_net *dst, uint8_t protocol, uint16_t port,
-		enum verdict verdict)
+		enum nft_verdict verdict)
 {
-	const struct match m = { redirect.name, -1, dst->family, protocol, dst, port, verdict };
+	const struct nft_match m = { redirect.name, -1, dst->family, protocol, dst, port, verdict };
 
 	if (to->r == 0)
-		to->r = put_rule(to->bt, &m);
+		to->r = nft_put_rule(to->bt, &m);
 }
 
 static struct egress_net inner_net(uint8_t family)
@@ -407,7 +98,7 @@ static void put_names(struct redirect *to, uint8_t family)
 static const struct relayed {
 	uint32_t granted; /* as the manifest has it */
 	uint8_t protocol;
-	enum verdict verdict;
+	enum nft_verdict verdict;
 } relayed[] = {
 	{ PROTOCOL_TCP, IPPROTO_TCP, TO_RELAY },
 	{ PROTOCOL_UDP, IPPROTO_UDP, TO_DATAGRAMS },
@@ -526,21 +217,21 @@ static bool has_udp(const struct nsbox_policy *p)
 	return p->network.mode == NETWORK_OPEN;
 }
 
-static int put_datagrams(struct batch *bt)
+static int put_datagrams(struct nft_batch *bt)
 {
-	const struct match marks = {
+	const struct nft_match marks = {
 		.chain = mark.name, .meta = -1, .protocol = IPPROTO_UDP, .verdict = MARK
 	};
-	const struct match accepts = { "output", NFT_META_OIF,	  0,	 IPPROTO_UDP,
-				       NULL,	 EGRESS_PORT_UDP, ACCEPT };
-	int r = put_chain(bt, &mark);
+	const struct nft_match accepts = { "output", NFT_META_OIF,    0,     IPPROTO_UDP,
+					   NULL,     EGRESS_PORT_UDP, ACCEPT };
+	int r = nft_put_chain(bt, &mark);
 
 	if (r == 0)
-		r = put_rule(bt, &marks);
-	return r == 0 ? put_rule(bt, &accepts) : r;
+		r = nft_put_rule(bt, &marks);
+	return r == 0 ? nft_put_rule(bt, &accepts) : r;
 }
 
-static int put_accepts(struct batch *bt, bool udp)
+static int put_accepts(struct nft_batch *bt, bool udp)
 {
 	const struct egress_net nets[] = {
 		{ .family = 4, .prefix = 8, .addr = { 127 } },
@@ -550,49 +241,49 @@ static int put_accepts(struct batch *bt, bool udp)
 		inner_host(6, EGRESS_OWN),
 		inner_host(6, EGRESS_BROKER),
 	};
-	const struct match rejects[] = {
+	const struct nft_match rejects[] = {
 		{ .chain = "output", .meta = -1, .protocol = IPPROTO_TCP, .verdict = REJECT_TCP },
 		{ .chain = "output", .meta = -1, .verdict = REJECT },
 	};
 	int r = udp ? put_datagrams(bt) : 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(nets); i++) {
-		const struct match m = { "output", NFT_META_OIF, nets[i].family, 0, &nets[i],
-					 0,	   ACCEPT };
+		const struct nft_match m = { "output", NFT_META_OIF, nets[i].family, 0, &nets[i],
+					     0,	       ACCEPT };
 
-		r = put_rule(bt, &m);
+		r = nft_put_rule(bt, &m);
 	}
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(rejects); i++)
-		r = put_rule(bt, &rejects[i]);
+		r = nft_put_rule(bt, &rejects[i]);
 	return r;
 }
 
-static int put_filter(struct batch *bt, const struct nsbox_policy *p)
+static int put_filter(struct nft_batch *bt, const struct nsbox_policy *p)
 {
-	const struct match in = { .chain = "input", .meta = NFT_META_IIF, .verdict = ACCEPT };
-	const struct match out = { .chain = "output", .meta = NFT_META_OIF, .verdict = ACCEPT };
+	const struct nft_match in = { .chain = "input", .meta = NFT_META_IIF, .verdict = ACCEPT };
+	const struct nft_match out = { .chain = "output", .meta = NFT_META_OIF, .verdict = ACCEPT };
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(chains); i++)
-		r = put_chain(bt, &chains[i]);
+		r = nft_put_chain(bt, &chains[i]);
 	if (r == 0)
-		r = put_rule(bt, &in);
+		r = nft_put_rule(bt, &in);
 	if (r == 0)
-		r = policy_has_egress(p) ? put_accepts(bt, has_udp(p)) : put_rule(bt, &out);
+		r = policy_has_egress(p) ? put_accepts(bt, has_udp(p)) : nft_put_rule(bt, &out);
 	return r;
 }
 
-static int put_all(struct batch *bt, const struct nsbox_policy *p)
+static int put_all(struct nft_batch *bt, const struct nsbox_policy *p)
 {
 	struct redirect to = { bt, p, 0 };
 	bool egress = policy_has_egress(p);
-	int r = put_table(bt);
+	int r = nft_put_table(bt);
 
 	if (r == 0)
 		r = put_filter(bt, p);
 	if (r < 0 || !egress)
 		return r;
-	to.r = put_chain(bt, &redirect);
+	to.r = nft_put_chain(bt, &redirect);
 	put_family(&to, 4);
 	put_family(&to, 6);
 	return to.r;
@@ -600,11 +291,11 @@ static int put_all(struct batch *bt, const struct nsbox_policy *p)
 
 int compile_nftables(const struct nsbox_policy *p, struct blob_builder *b, struct nsbox_error *err)
 {
-	auto_free struct batch *bt = calloc(1, sizeof(*bt));
+	auto_free struct nft_batch *bt = calloc(1, sizeof(*bt));
 	int r = bt ? 0 : -ENOMEM;
 
 	if (r == 0) {
-		end(bt, nftnl_batch_begin(bt->buf, ++bt->seq));
+		nft_open(bt);
 		r = put_all(bt, p);
 	}
 	if (r < 0)
@@ -615,8 +306,7 @@ int compile_nftables(const struct nsbox_policy *p, struct blob_builder *b, struc
 			err, NSBOX_STAGE_COMPILE, NSBOX_E_LIMIT, 0,
 			"/network: too many addresses and ports for the packet filter: "
 			"grant networks or names instead");
-	((struct nlmsghdr *)(bt->buf + bt->last))->nlmsg_flags |= NLM_F_ACK;
-	end(bt, nftnl_batch_end(bt->buf + bt->len, ++bt->seq));
+	nft_close(bt);
 	blob_set(b, SEC_NFT, bt->buf, bt->len);
 	return 0;
 }
