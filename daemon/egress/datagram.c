@@ -15,6 +15,7 @@
 #include <sys/epoll.h>
 
 #include "daemon/egress/egress.h"
+#include "daemon/egress/way.h"
 #include "nsbox/util.h"
 
 #define IDLE_US	     (UINT64_C(30) * 1000000)
@@ -28,12 +29,6 @@ enum flow_state { FLOW_WAITING, FLOW_OPEN, FLOW_REFUSED };
 struct held {
 	size_t len;
 	uint8_t data[];
-};
-
-/* Who sent it, and to where. */
-struct way {
-	uint16_t family, peer_port, port;
-	uint8_t peer[16], dst[16];
 };
 
 struct udp_flow {
@@ -184,40 +179,6 @@ static void send_out(struct udp_flow *f, const void *data, size_t len)
 		refuse(f, &j);
 }
 
-/* Back to who sent, from where it was sent to. */
-static void send_back(struct udp_flow *f, const void *data, size_t len)
-{
-	const struct way *w = &f->way;
-	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(w->peer_port) };
-	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(w->peer_port) };
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(struct in6_pktinfo))];
-	} space = { 0 };
-	struct iovec iov = { (void *)data, len };
-	bool four = w->family == 4;
-	struct msghdr mh = { .msg_name = four ? (void *)&v4 : (void *)&v6,
-			     .msg_namelen = four ? sizeof(v4) : sizeof(v6),
-			     .msg_iov = &iov,
-			     .msg_iovlen = 1,
-			     .msg_control = space.room };
-	struct in_pktinfo from4 = { 0 };
-	struct in6_pktinfo from6 = { 0 };
-
-	memcpy(&v4.sin_addr, w->peer, 4);
-	memcpy(&v6.sin6_addr, w->peer, 16);
-	memcpy(&from4.ipi_spec_dst, w->dst, 4);
-	memcpy(&from6.ipi6_addr, w->dst, 16);
-	mh.msg_controllen = four ? CMSG_SPACE(sizeof(from4)) : CMSG_SPACE(sizeof(from6));
-	space.head.cmsg_level = four ? IPPROTO_IP : IPPROTO_IPV6;
-	space.head.cmsg_type = four ? IP_PKTINFO : IPV6_PKTINFO;
-	space.head.cmsg_len = four ? CMSG_LEN(sizeof(from4)) : CMSG_LEN(sizeof(from6));
-	memcpy(CMSG_DATA(&space.head), four ? (void *)&from4 : (void *)&from6,
-	       four ? sizeof(from4) : sizeof(from6));
-	(void)sendmsg(f->of->box->fd[four ? EGRESS_UDP4 : EGRESS_UDP6], &mh,
-		      MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 static void on_outside(void *ctx, uint32_t events)
 {
 	struct udp_flow *f = ctx;
@@ -237,7 +198,8 @@ static void on_outside(void *ctx, uint32_t events)
 			continue;
 		f->active_us = monotonic_us();
 		f->bytes_in += (uint64_t)n;
-		send_back(f, buffer, (size_t)n);
+		way_answer(x->fd[f->way.family == 4 ? EGRESS_UDP4 : EGRESS_UDP6], &f->way, buffer,
+			   (size_t)n);
 		if (!pump_count(x, false, (size_t)n)) {
 			refuse(f, &j);
 			return;
@@ -371,67 +333,11 @@ static void begin(struct datagrams *d, const struct way *w, const void *data, si
 	}
 }
 
-static bool take_control(struct msghdr *mh, struct way *w)
-{
-	bool marked = false, addressed = false;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_MARK) {
-			uint16_t wire;
-
-			memcpy(&wire, CMSG_DATA(c), sizeof(wire)); /* as the packet had it */
-			w->port = ntohs(wire);
-			marked = w->port != 0;
-		} else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
-			struct in_pktinfo to;
-
-			memcpy(&to, CMSG_DATA(c), sizeof(to));
-			memcpy(w->dst, &to.ipi_addr, 4);
-			addressed = true;
-		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
-			struct in6_pktinfo to;
-
-			memcpy(&to, CMSG_DATA(c), sizeof(to));
-			memcpy(w->dst, &to.ipi6_addr, 16);
-			addressed = true;
-		}
-	}
-	return marked && addressed;
-}
-
-/* Length, or -1: none. A datagram that does not say where it was going is dropped: *ret_port is 0. */
-static ssize_t receive(int fd, uint8_t family, struct way *ret)
-{
-	struct sockaddr_storage peer = { 0 };
-	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&peer;
-	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&peer;
-	char space[256] __attribute__((aligned(8)));
-	struct iovec iov = { buffer, sizeof(buffer) };
-	struct msghdr mh = { .msg_name = &peer,
-			     .msg_namelen = sizeof(peer),
-			     .msg_iov = &iov,
-			     .msg_iovlen = 1,
-			     .msg_control = space,
-			     .msg_controllen = sizeof(space) };
-	ssize_t n = recvmsg(fd, &mh, MSG_DONTWAIT);
-
-	memset(ret, 0, sizeof(*ret)); /* it is compared byte by byte */
-	if (n < 0)
-		return n;
-	ret->family = family;
-	ret->peer_port = ntohs(family == 4 ? v4->sin_port : v6->sin6_port);
-	memcpy(ret->peer, family == 4 ? (const void *)&v4->sin_addr : (const void *)&v6->sin6_addr,
-	       family == 4 ? 4 : 16);
-	if (!take_control(&mh, ret))
-		ret->port = 0;
-	return n;
-}
-
 static void on_inside(struct datagrams *d, int listener, uint8_t family)
 {
 	for (int i = 0; i < AT_ONCE; i++) {
 		struct way w;
-		ssize_t n = receive(d->box->fd[listener], family, &w);
+		ssize_t n = way_receive(d->box->fd[listener], family, buffer, sizeof(buffer), &w);
 		struct udp_flow *f;
 
 		if (n < 0)

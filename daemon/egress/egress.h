@@ -11,7 +11,7 @@
  *   hello.c     connections that have to begin with TLS for their name (tls.c: that beginning)
  *   upstream.c  the operator's proxy
  *   pump.c      bytes between two sockets
- *   datagram.c  what goes over UDP
+ *   datagram.c  what goes over UDP (way.c: where each datagram comes from and goes to)
  *   confine.c   what the process does to itself before all that
  */
 #ifndef EGRESS_EGRESS_H
