@@ -26,8 +26,8 @@ static int resolve_subprocess(struct resolve *rs)
 	mark = json_enter(&rs->r, "subprocess");
 	if (asked == SUBPROCESS_NONE && !rs->opt->python_function)
 		return json_fail(&rs->r,
-				 "\"none\" can be held for Python functions only; a command "
-				 "can have \"skill\"");
+				 "\"none\" can be held for Python functions only, each in a "
+				 "sandbox of its own; commands and sessions can have \"skill\"");
 	r = resolve_grant(rs, "%s", words[asked]);
 	if (r == 0)
 		json_leave(&rs->r, mark);

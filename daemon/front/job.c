@@ -354,9 +354,10 @@ static void compile(struct job *j)
 	memset(&q, 0, sizeof(q));
 	memcpy(&q.host, &j->sv->host, sizeof(q.host));
 	memcpy(&q.ceiling, &j->sv->ceiling, sizeof(q.ceiling));
-	if (j->kind == JOB_PYTHON)
+	/* What makes a session makes it for commands, too: its policy is theirs. */
+	if (j->kind == JOB_PYTHON && !j->session)
 		q.flags |= COMPILE_PYTHON;
-	else if (!j->spec->argv && j->kind != JOB_SESSION)
+	else if (j->kind != JOB_PYTHON && !j->spec->argv && j->kind != JOB_SESSION)
 		q.flags |= COMPILE_ENTRYPOINT;
 	if (j->spec->stdin_data.data || j->interactive)
 		q.flags |= COMPILE_STDIN;

@@ -27,8 +27,6 @@ const char *const job_priority_names[] = { "low", "normal", "high", NULL }; /* q
 
 /* ------------------------------------------------------------------ tables */
 
-#define NO_SESSION "a session runs commands; a Python function has a sandbox of its own"
-
 /* clang-format off */
 #define COMMON_FIELDS                                                                             \
 	{ "workspace_id",    json_take_string,  AT(workspace_id), .max = 128, .nullable = true }, \
@@ -55,7 +53,7 @@ const char *const job_priority_names[] = { "low", "normal", "high", NULL }; /* q
 
 static const struct json_field python_fields[] = {
 	COMMON_FIELDS,
-	{ "session_id",    .absent = NO_SESSION },
+	{ "session_id", rq_session,   AT(session_id), .min = 1, .max = SESSION_ID_MAX, .nullable = true },
 	{ "code",          json_take_string, AT(code), .max = REQUEST_BODY_MAX, .required = true },
 	{ "function_name", json_take_string, AT(function), .max = 1024, .nullable = true },
 	{ "params",        json_take_object, AT(params), .nullable = true },

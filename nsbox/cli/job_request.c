@@ -154,15 +154,21 @@ static int set_json(void *ctx, const char *v)
 		"output", 'o', "DIR", "write its outputs there", set_output                        \
 	}
 
+#define FUNCTION_ROWS                                                                              \
+	{ "python", 'P', "FILE", "call a Python function of this file", set_python },              \
+		{ "function", 'f', "NAME", "which one (default: the last defined)",                \
+		  set_function },                                                                  \
+	{                                                                                          \
+		"params", 'a', "JSON|@FILE", "its keyword arguments, a JSON object", set_params    \
+	}
+
 const struct option_row job_submit_rows[] = {
 	SOCKET_ROW,
 	JSON_ROW,
 	{ "manifest", 'm', "FILE", "policy: a skill.json", set_manifest },
 	{ "skill", 's', "DIR", "send a skill directory; its skill.json is the policy", set_skill },
 	{ "entry", 'e', "ID", "entry point of the skill", set_entry },
-	{ "python", 'P', "FILE", "call a Python function of this file", set_python },
-	{ "function", 'f', "NAME", "which one (default: the last defined)", set_function },
-	{ "params", 'a', "JSON|@FILE", "its keyword arguments, a JSON object", set_params },
+	FUNCTION_ROWS,
 	{ "stdin", 'i', "FILE", "what it reads on standard input, - for ours (default: nothing)",
 	  set_input },
 	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },
@@ -237,6 +243,7 @@ const struct option_row session_place_rows[] = {
 
 const struct option_row session_exec_rows[] = {
 	SESSION_ROWS,
+	FUNCTION_ROWS,
 	{ "stdin", 'i', "FILE", "what it reads on standard input, - for ours (default: nothing)",
 	  set_input },
 	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },

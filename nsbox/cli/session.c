@@ -96,7 +96,7 @@ static int session_exec(int argc, char **argv)
 	struct json_object *body;
 	struct answer a = { 0 };
 	pid_t pid;
-	int r = read_line(argc, argv, "nsbox session exec [OPTION...] NAME [--] PROGRAM [ARG...]",
+	int r = read_line(argc, argv, "nsbox session exec [OPTION...] NAME [--] [PROGRAM [ARG...]]",
 			  session_exec_rows, &o);
 
 	if (r >= 0)
@@ -108,7 +108,9 @@ static int session_exec(int argc, char **argv)
 	r = job_build(&o, argv, true, body);
 	if (r == 0) {
 		pid = progress_start(o.json, "running");
-		r = job_ask(&o, "POST", "/v1/execute/command", body, &a);
+		r = job_ask(&o, "POST",
+			    o.python ? "/v1/execute/python-function" : "/v1/execute/command", body,
+			    &a);
 		progress_stop(pid);
 	}
 	if (r == 0 && !o.json)

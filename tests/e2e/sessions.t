@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 
@@ -222,13 +223,37 @@ def kept():
     out.equal(status, 409, "files come with the first command")
     status, answer = run("other", "ls; pgrep -c -x sleep")
     out.equal(answer["stdout"], "0\n", "another session sees none of it")
-    status, answer = daemon.ask("POST", "/v1/execute/python-function",
-                                {"session_id": "kept", "code": "def f(): return 1"})
-    out.equal(status, 400, "a function has no session")
     out.equal(run("../x", "true")[0], 400, "a name that is no name")
     out.equal(run("same", "cat f", files=[{"path": "f", "content": "hi"}], resources={"memory_mb": 64})[1]["stdout"],
             "hi", "the first command brings files and the policy")
     out.equal(run("same", "echo ok", resources={"memory_mb": 64})[1]["stdout"], "ok\n", "the same policy may be said again")
+
+
+def call(name, code, **more):
+    return daemon.ask("POST", "/v1/execute/python-function", dict({"session_id": name, "code": code}, **more))
+
+
+def functions():
+    """They see what commands see, and are held by what holds commands."""
+    status, answer = call("kept", "def f(add):\n    return open('f').read() + add", params={"add": "!"})
+    out.equal((status, answer.get("data"), answer.get("code")), (200, "one\n!", 200), "a function is called in the session")
+    out.equal((answer["session"]["created"], answer["cause"]), (False, "exit"), "and the reply says in which")
+    code = "def f():\n    import os\n    open('by_function', 'w').write(str(os.getpid()))\n    return os.getuid()"
+    out.equal(call("kept", code)[1]["data"], int(run("kept", "id -u")[1]["stdout"]), "it is the user that commands are")
+    out.ok(run("kept", "cat by_function")[1]["stdout"].isdigit(), "a command finds what it left")
+    out.equal(call("kept", "def f(): raise ValueError('no')")[1]["code"], 500, "its exception is its own")
+    out.equal(call("kept", "def f():\n    while True: pass", timeout_seconds=0.5)[1]["cause"], "wallTime", "so is its time")
+    out.equal(run("kept", "pgrep -c -x sleep")[1]["stdout"], "1\n", "the session goes on")
+    out.equal(call("kept", "def f(): pass", resources={"memory_mb": 64})[0], 409, "it has no policy of its own")
+    first = call("byfunction", "def f():\n    import subprocess\n    return subprocess.check_output(['echo', 'ran']).decode()")[1]
+    out.equal((first["session"]["created"], first["data"]), (True, "ran\n"), "one may be a session's first, which is made for commands")
+    out.equal(run("byfunction", "echo too")[1]["stdout"], "too\n", "and they run in it")
+    none = {"manifestVersion": 1, "name": "x", "process": {"subprocess": "none"}}
+    status, answer = call("strict", "def f(): return 1", manifest=none)
+    out.ok(status == 400 and answer["error"]["pointer"] == "/manifest/process/subprocess",
+           "what only a sandbox of its own can hold is refused", str(answer)[:300])
+    out.equal(daemon.ask("POST", "/v1/execute/python-function", {"code": "def f(): return 1", "manifest": none})[1].get("data"),
+              1, "and can be had there")
 
 
 def manifest_limits():
@@ -321,6 +346,11 @@ def cli():
     out.equal(call("create", "--max-commands", "9", "tool"), (0, "tool\n", ""), "nsbox session create")
     out.equal(call("exec", "tool", "--", "sh", "-c", "echo hi >f; exit 4"), (4, "", ""), "nsbox session exec has the status")
     out.equal(call("exec", "tool", "cat", "f")[1], "hi\n", "and the output")
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as source:
+        source.write("def f(x):\n    return open('f').read() * x\n")
+        source.flush()
+        out.equal(call("exec", "--python", source.name, "--params", '{"x": 2}', "tool")[:2], (0, '"hi\\nhi\\n"\n'),
+                "nsbox session exec --python")
     status, text, _ = call("list")
     out.ok(status == 0 and "\ntool " in text, "nsbox session list", text)
     status, text, _ = call("info", "--json", "tool")
@@ -337,7 +367,7 @@ def main():
     global daemon  # pylint: disable=global-statement
     daemon = service.Daemon(options=["--runners", "2"])
     try:
-        for part in (walk_up, new_and_forgotten, not_made, cancelled_while_made, fails_when_up, ends, kept, manifest_limits, at_once, cli):
+        for part in (walk_up, new_and_forgotten, not_made, cancelled_while_made, fails_when_up, ends, kept, functions, manifest_limits, at_once, cli):
             part()
         out.equal(walked, table(), "all ways of the table in the manual were gone, and no other")
     finally:

@@ -320,6 +320,12 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._ensure()
         return self.client.command(command, session_id=self.id, **options)
 
+    def python(self, code: str, function: str | None = None, params: Mapping[str, Any] | None = None,
+               **options: Any) -> Result:
+        """Call a function in it, which finds the files of the session, and leaves its own there."""
+        self._ensure()
+        return self.client.python(code, function, params, session_id=self.id, **options)
+
     def info(self) -> dict[str, Any]:
         return dict(self.client.call("GET", self._path()))
 
