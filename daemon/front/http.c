@@ -10,7 +10,8 @@
  *
  * A request that waits for a job is suspended: libmicrohttpd then no longer looks at its socket.
  * The front does, for a hang-up alone (a client that only shut down its sending side still wants
- * the answer), so that a job whose caller is gone is not run to its end.
+ * the answer; over TCP that is as good as gone), so that a job whose caller is gone is not run to
+ * its end.
  *
  * libmicrohttpd knows a time of silence only, and a byte now and then is no silence. So each
  * connection has a deadline of its own for what it is at: the head of a request, its body, taking

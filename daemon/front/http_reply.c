@@ -108,11 +108,17 @@ void http_soon(struct http *h)
 	loop_timer_set(h->loop, &h->timer, 0);
 }
 
-/* Without a http_watch, for lack of memory, a run simply goes to its end. */
+/*
+ * On a Unix socket the kernel tells a client that is gone from one that has only said all it wanted
+ * to. On TCP both are the same FIN, and hardly anybody means the second.
+ * Without a http_watch, for lack of memory, a run simply goes to its end.
+ */
 void http_watch(struct http_request *rq)
 {
-	if (loop_add(rq->h->loop, http_socket(rq->conn), rq->whole ? EPOLLRDHUP : 0, http_on_hangup,
-		     rq, &rq->watch, NULL) < 0)
+	bool whole = rq->whole || rq->peer == WHO_NO_UID;
+
+	if (loop_add(rq->h->loop, http_socket(rq->conn), whole ? EPOLLRDHUP : 0, http_on_hangup, rq,
+		     &rq->watch, NULL) < 0)
 		rq->watch = NULL;
 }
 

@@ -193,6 +193,24 @@ def tokens_text(tokens):
     return "# who\n" + "".join("%s  %s\n" % item for item in tokens.items())
 
 
+def closed_by_tcp(t, d, port):
+    """A connection that is closed ends what it waits for, and no job that it only made."""
+    def states(job):
+        return d.ask("GET", "/v1/jobs/" + job)[1]["state"]
+
+    def running():
+        return [j["id"] for j in d.ask("GET", "/v1/jobs")[1]["jobs"] if j["state"] == "running"]
+    kept = ask_tcp(port, "POST", "/v1/jobs", {"kind": "command", "argv": ["sleep", "300"]}, TOKENS["team-b"])[1]["id"]
+    body = json.dumps({"argv": ["sleep", "300"]})
+    with socket.create_connection(("127.0.0.1", port), 60) as s:
+        s.sendall(("POST /v1/execute/command HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s"
+                   % (TOKENS["team-b"], len(body), body)).encode())
+        t.ok(tap.wait_until(lambda: len(running()) == 2, 60), "a call by TCP, and a job")
+    t.ok(tap.wait_until(lambda: running() == [kept], 60), "the call ends with its connection, the job does not")
+    d.ask("DELETE", "/v1/jobs/" + kept)
+    t.ok(tap.wait_until(lambda: states(kept) == "finished", 60), "but when it is told to")
+
+
 def test_tokens(t):
     port = free_port()
     with Place() as p:
@@ -211,6 +229,7 @@ def test_tokens(t):
             t.equal(ask_tcp(port, "POST", "/v1/daemon/drain", {}, TOKENS["team-a"])[0], 403, "nor end the service")
             status, r = ask_tcp(port, "POST", "/v1/execute/command", PRINT, TOKENS["team-b"])
             t.ok(status == 200 and r["stdout"] == "hello\n", "a call over TCP", "%r" % r)
+            closed_by_tcp(t, d, port)
             p.write("tokens", tokens_text({"team-b": TOKENS["team-b"]}), 0o600)
             t.equal(nsbox(d, "daemon", "reload")[0], 0, "tokens are read again")
             t.equal(ask_tcp(port, "GET", one, token=TOKENS["team-a"])[0], 401, "one that was taken away is worth nothing")
