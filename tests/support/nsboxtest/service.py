@@ -104,14 +104,15 @@ class Daemon:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=dict(os.environ, **(env or {})), start_new_session=True)
         self.pid = self.process.pid
-        if not tap.wait_until(self.ready, 20 * tap.slow()):
+        tap.wait_until(lambda: self.process.poll() is not None or self.ready(), 20 * tap.slow())
+        if self.process.poll() is not None or not self.ready():
             log = self.log()
             self.stop()
             raise RuntimeError("nsboxd did not become ready:\n" + log)
 
     def ready(self):
-        if self.process.poll() is not None:
-            return True
+        if self.process and self.process.poll() is not None:
+            return False
         if not leftovers.is_socket(self.socket):
             return False
         try:
