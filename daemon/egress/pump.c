@@ -212,9 +212,11 @@ static int watch(struct conn *c, int i)
 	return loop_add(l, s->fd, events, on_side, s, &s->source, NULL);
 }
 
-void pump_run(struct conn *c)
+/* Which directions: a try that is known to find nothing costs what a useful one does. */
+static void run(struct conn *c, bool from_inside, bool from_outside)
 {
-	if (move(c, INSIDE) == ENDED || move(c, OUTSIDE) == ENDED)
+	if ((from_inside && move(c, INSIDE) == ENDED) ||
+	    (from_outside && move(c, OUTSIDE) == ENDED))
 		return;
 	if (c->side[INSIDE].shut && c->side[OUTSIDE].shut)
 		conn_end(c, EGRESS_ALLOWED, 0, "", false);
@@ -222,9 +224,16 @@ void pump_run(struct conn *c)
 		conn_end(c, EGRESS_ALLOWED, ENOMEM, "out of memory", true);
 }
 
+void pump_run(struct conn *c)
+{
+	run(c, true, true);
+}
+
 static void on_side(void *ctx, uint32_t events)
 {
 	struct side *s = ctx;
+	bool inside = s == &s->conn->side[INSIDE];
+	bool from = events & ~(uint32_t)EPOLLOUT, to = events & ~(uint32_t)EPOLLIN;
 	int errnum = 0;
 	socklen_t len = sizeof(errnum);
 
@@ -234,7 +243,7 @@ static void on_side(void *ctx, uint32_t events)
 		conn_end(s->conn, EGRESS_ALLOWED, errnum, "", true);
 		return;
 	}
-	pump_run(s->conn);
+	run(s->conn, inside ? from : to, inside ? to : from);
 }
 
 void pump_start(struct conn *c)
@@ -249,7 +258,7 @@ void pump_start(struct conn *c)
 void pump_done(struct conn *c)
 {
 	for (int i = 0; i < 2; i++) {
-		loop_del(c->box->broker->loop, &c->side[i].source);
+		loop_forget(c->box->broker->loop, &c->side[i].source);
 		give_pipe(c->box->broker, &c->flow[i]);
 	}
 }

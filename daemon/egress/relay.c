@@ -117,7 +117,6 @@ static void connected(struct conn *c, struct attempt *a)
 	c->side[OUTSIDE].fd = take_fd(&a->fd);
 	stop_trying(c);
 	setsockopt(c->side[OUTSIDE].fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	setsockopt(c->side[INSIDE].fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(c->side[OUTSIDE].fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	if (c->box->broker->proxy.len)
 		proxy_shake_hands(c);
@@ -425,14 +424,20 @@ static void on_tcp6(void *ctx, uint32_t events)
 int relay_open(struct box *x, struct nsbox_error *err)
 {
 	static loop_fn *const on[2] = { on_tcp4, on_tcp6 };
+	const int yes = 1;
 	int r = 0;
 
 	x->tokens = (int64_t)box_limits(x)->bytes_per_s;
 	x->refilled_us = monotonic_us();
-	for (int i = 0; r == 0 && i < 2; i++)
-		if (x->fd[EGRESS_TCP4 + i] >= 0)
-			r = loop_add(x->broker->loop, x->fd[EGRESS_TCP4 + i], EPOLLIN, on[i], x,
-				     &x->accepting[i], err);
+	for (int i = 0; r == 0 && i < 2; i++) {
+		int fd = x->fd[EGRESS_TCP4 + i];
+
+		if (fd < 0)
+			continue;
+		/* What it accepts is so as well. */
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+		r = loop_add(x->broker->loop, fd, EPOLLIN, on[i], x, &x->accepting[i], err);
+	}
 	return r == 0 ? datagrams_open(x, err) : r;
 }
 

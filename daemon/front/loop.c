@@ -86,16 +86,22 @@ int loop_change(struct loop *l, struct loop_source *s, uint32_t events)
 	return epoll_ctl(l->epoll, EPOLL_CTL_MOD, s->fd, &e) < 0 ? -errno : 0;
 }
 
-void loop_del(struct loop *l, struct loop_source **sp)
+void loop_forget(struct loop *l, struct loop_source **sp)
 {
 	struct loop_source *s = take_ptr(sp);
 
 	if (!s)
 		return;
-	epoll_ctl(l->epoll, EPOLL_CTL_DEL, s->fd, NULL);
 	s->fn = NULL;
 	s->next_dead = l->dead;
 	l->dead = s;
+}
+
+void loop_del(struct loop *l, struct loop_source **sp)
+{
+	if (*sp)
+		epoll_ctl(l->epoll, EPOLL_CTL_DEL, (*sp)->fd, NULL);
+	loop_forget(l, sp);
 }
 
 void loop_timer_cancel(struct loop *l, struct loop_timer *t)

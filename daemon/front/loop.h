@@ -22,6 +22,8 @@ int loop_add(struct loop *l, int fd, uint32_t events, loop_fn *fn, void *ctx,
 int loop_change(struct loop *l, struct loop_source *s, uint32_t events);
 /* NULL is fine; allowed from any callback. Leaves *s NULL. */
 void loop_del(struct loop *l, struct loop_source **s);
+/* The same where the descriptor is closed before the loop goes on: there is no other for its file. */
+void loop_forget(struct loop *l, struct loop_source **s);
 
 /* Embedded in its owner, who cancels it before going away. */
 struct loop_timer {

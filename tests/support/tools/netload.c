@@ -26,7 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BLOCK (1u << 20)
+#define BLOCK	(1u << 20)
+#define THREADS 8
 
 static double now(void)
 {
@@ -38,12 +39,11 @@ static double now(void)
 
 /* ------------------------------------------------------------------ the server */
 
-static void *serve_one(void *arg)
+static void serve_one(int fd, char *block)
 {
-	int fd = (int)(intptr_t)arg;
-	char *block = calloc(1, BLOCK), what = 0;
+	char what = 0;
 
-	if (block && recv(fd, &what, 1, 0) == 1) {
+	if (recv(fd, &what, 1, 0) == 1) {
 		while (what == 'd' && send(fd, block, BLOCK, 0) > 0)
 			;
 		while (what == 'u' && recv(fd, block, BLOCK, 0) > 0)
@@ -51,16 +51,27 @@ static void *serve_one(void *arg)
 		if (what == 'e')
 			(void)!send(fd, &what, 1, 0);
 	}
-	free(block);
 	close(fd);
-	return NULL;
+}
+
+/* One of those that wait: to make a thread for each connection would cost more than what is measured. */
+static void *serve_some(void *arg)
+{
+	int listener = (int)(intptr_t)arg, fd;
+	char *block = calloc(1, BLOCK);
+
+	if (!block)
+		errx(1, "memory");
+	while ((fd = accept(listener, NULL, NULL)) >= 0)
+		serve_one(fd, block);
+	err(1, "accept");
 }
 
 static int serve(const char *address)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET };
 	socklen_t len = sizeof(a);
-	int listener = socket(AF_INET, SOCK_STREAM, 0), fd;
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
 	pthread_t thread;
 
 	inet_pton(AF_INET, address, &a.sin_addr);
@@ -69,12 +80,11 @@ static int serve(const char *address)
 		err(1, "listen");
 	printf("%u\n", ntohs(a.sin_port));
 	fflush(stdout);
-	while ((fd = accept(listener, NULL, NULL)) >= 0)
-		if (pthread_create(&thread, NULL, serve_one, (void *)(intptr_t)fd) == 0)
-			pthread_detach(thread);
-		else
-			close(fd);
-	err(1, "accept");
+	for (int i = 0; i < THREADS - 1; i++)
+		if (pthread_create(&thread, NULL, serve_some, (void *)(intptr_t)listener) != 0)
+			errx(1, "thread");
+	serve_some((void *)(intptr_t)listener);
+	return 1;
 }
 
 /* ------------------------------------------------------------------ clients */
