@@ -166,6 +166,13 @@ void blob_landlock(struct blob_builder *b, const char *path, uint64_t access, bo
 	blob_append(b, SEC_LANDLOCK, &rule, sizeof(rule));
 }
 
+void blob_landlock_port(struct blob_builder *b, uint16_t port, uint64_t access)
+{
+	struct landlock_rule rule = { .access = access, .path = blob_str(b, ""), .port = port };
+
+	blob_append(b, SEC_LANDLOCK, &rule, sizeof(rule));
+}
+
 void blob_env(struct blob_builder *b, const char *name, const char *value)
 {
 	size_t n = strlen(name), v = strlen(value);

@@ -34,6 +34,7 @@ void blob_trust(struct blob_builder *b, const char *dst, const void *data, size_
 void blob_file(struct blob_builder *b, const char *dst, unsigned flags, unsigned mode,
 	       const void *data, size_t len);
 void blob_landlock(struct blob_builder *b, const char *path, uint64_t access, bool optional);
+void blob_landlock_port(struct blob_builder *b, uint16_t port, uint64_t access);
 void blob_env(struct blob_builder *b, const char *name, const char *value);
 void blob_output(struct blob_builder *b, const char *glob, uint64_t max_bytes, uint32_t max_files);
 

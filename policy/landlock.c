@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Landlock: the second wall for files. One domain per sandbox, entered by its init.
+ * Landlock: the second wall for files, and for TCP where that is asked for. One domain per sandbox, entered by
+ * its init.
  *
  * Handled is everything the host's ABI knows, so that what has no rule is refused. Reading of files
  * is granted tree by tree, never on "/": a tree that nobody thought of stays closed, and the
@@ -82,6 +83,38 @@ static void add_list(const struct nsbox_policy *p, struct blob_builder *b,
 			add(b, f, *paths, access, may_be_missing(p, *paths));
 }
 
+static void add_port(struct blob_builder *b, uint8_t *seen, uint32_t port)
+{
+	if (!(seen[port / 8] & (1u << port % 8)))
+		blob_landlock_port(b, (uint16_t)port, LANDLOCK_ACCESS_NET_CONNECT_TCP);
+	seen[port / 8] |= (uint8_t)(1u << port % 8);
+}
+
+/* TCP to the ports of what is granted and to name servers, wherever they are: which they may be is for
+ * others to say. No port is bound. */
+static void add_ports(const struct nsbox_policy *p, struct blob_builder *b)
+{
+	uint8_t seen[8192] = { 0 };
+
+	if (!policy_has_egress(p))
+		return;
+	add_port(b, seen, 53);
+	for (size_t i = 0; i < p->network.n_allow; i++)
+		for (const uint32_t *port = p->network.allow[i].ports; *port; port++)
+			if (p->network.allow[i].protocol == PROTOCOL_TCP)
+				add_port(b, seen, *port);
+}
+
+/* Those of connections are not among them where all ports may be connected to. */
+static uint64_t net_rights(const struct nsbox_policy *p)
+{
+	uint64_t rights = LANDLOCK_ACCESS_NET_BIND_TCP;
+
+	if (p->landlock_abi < 4 || p->layer[NSBOX_LAYER_LANDLOCK_TCP] == NSBOX_OFF)
+		return 0;
+	return p->network.mode == NETWORK_OPEN ? rights : rights | LANDLOCK_ACCESS_NET_CONNECT_TCP;
+}
+
 void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f)
 {
 	/* "skill": programs come from the image and the skill, not from what the run wrote. */
@@ -90,8 +123,7 @@ void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, stru
 
 	f->landlock_abi = p->landlock_abi;
 	f->landlock_fs = landlock_fs_rights(p->landlock_abi);
-	if (p->landlock_abi >= 4 && p->layer[NSBOX_LAYER_LANDLOCK_TCP] != NSBOX_OFF)
-		f->landlock_net = LANDLOCK_ACCESS_NET_BIND_TCP | LANDLOCK_ACCESS_NET_CONNECT_TCP;
+	f->landlock_net = net_rights(p);
 	if (p->landlock_abi >= 6 && p->layer[NSBOX_LAYER_LANDLOCK_SCOPES] != NSBOX_OFF)
 		f->landlock_scoped = LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | LANDLOCK_SCOPE_SIGNAL;
 	if (!f->landlock_fs)
@@ -106,6 +138,8 @@ void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, stru
 	add_list(p, b, f, p->read, READ, true);
 	add_list(p, b, f, p->write, READ | WRITE, true);
 	add_list(p, b, f, p->exec, READ | EXEC, any);
+	if (f->landlock_net & LANDLOCK_ACCESS_NET_CONNECT_TCP)
+		add_ports(p, b);
 }
 
 /* What each ABI brought, and what a policy does without on an older kernel. */

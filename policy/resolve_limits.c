@@ -213,6 +213,9 @@ static int check_host(struct resolve *rs)
 	return 0;
 }
 
+/* A host without namespaces could refuse all of a network, or none of it by name. */
+#define OWN_NETWORK(key) "/network/" key ": takes a network namespace of the run's own"
+
 static int check_tier(struct resolve *rs)
 {
 	uint32_t asked = rs->m->min_tier == UNSET ? NSBOX_TIER_NAMESPACE : rs->m->min_tier;
@@ -228,6 +231,10 @@ static int check_tier(struct resolve *rs)
 	/* The missing layer with its remedy says more than the name of the tier. */
 	if (check_host(rs) < 0) {
 		nsbox_error_prefix(rs->r.err, "tier '%s'", nsbox_tier_name((int)rs->p->tier));
+		if (policy_has_egress(rs->p) && have < NSBOX_TIER_NAMESPACE)
+			nsbox_error_prefix(rs->r.err, "%s",
+					   rs->p->network.n_allow ? OWN_NETWORK("allow")
+								  : OWN_NETWORK("mode"));
 		return -EINVAL;
 	}
 	return nsbox_fail_at(rs->r.err, NSBOX_STAGE_RESOLVE, NSBOX_E_UNSUPPORTED, 0,

@@ -15,7 +15,7 @@ from itertools import zip_longest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import cli, outside, tap
+from nsboxtest import cli, outside, paths, tap
 
 outside.need("nginx", "curl", "redis-server", "redis-cli", "git")
 WEB = outside.nginx()
@@ -188,8 +188,8 @@ def test_ipv6(t):
 
 
 def test_limits_of_bytes(t):
-    server = outside.Listener(lambda c: c.sendall(bytes(1 << 22)))
-    code = ("import socket,time\nt=time.monotonic()\ns = socket.create_connection(('allowed.test', %d), 30)\nn = 0\ntry:\n"
+    server = outside.Listener(lambda c: (c.recv(1), c.sendall(bytes(1 << 22)))) # not before connect() has come back
+    code = ("import socket,time\nt=time.monotonic()\ns = socket.create_connection(('allowed.test', %d), 30)\ns.sendall(b'x')\nn = 0\ntry:\n"
             "    while True:\n        k = len(s.recv(1 << 16))\n        if not k: break\n        n += k\nexcept ConnectionResetError: n = -n\n"
             "print(n, time.monotonic() - t)" % server.port)
     for ceiling, judge, name in (({"transfer": "1Mi"}, lambda n, s: -(1 << 22) < n < 0, "the limit of bytes ends it"),
@@ -378,6 +378,34 @@ def test_many_questions(t):
     t.ok(done.out.endswith("\n1\n"), "and names are known as before afterwards", done.out)
     names = {name for name, _, _ in NAMES.asked}
     t.ok("allowed.test" in names and not any(n.endswith(".other.test") for n in names), "nothing is asked outside for what is not granted")
+
+
+def test_landlock_ports(t):
+    """Where it is asked for: connections to granted ports alone, also to what the run itself could reach."""
+    code = MEET + """
+for f in (lambda: socket.socket().bind(("127.0.0.1", 0)), lambda: socket.create_connection(("127.0.0.1", 9), 5)):
+    try: print("may", f() or "bind")
+    except OSError as e: print("may", errno.errorcode[e.errno])
+"""
+    for layer, want in (({"require": {"landlockTcp": "require"}}, ["EACCES", "hello", "EACCES", "EACCES"]),
+                        ({}, ["ECONNREFUSED", "hello", "bind", "ECONNREFUSED"])):
+        done = run(code, "allowed.test:9", "allowed.test:%d" % WEB.port, manifest={**allow("allowed.test"), **layer})
+        if layer and done.status == 125 and "landlockTcp" in done.err and not tap.must_work():
+            t.ok(True, "this kernel's Landlock has no TCP")
+            continue
+        t.equal([line.rpartition(" ")[2] for line in done.out.splitlines()], want, "with rules of Landlock" if layer else "and without")
+
+
+def test_without_namespaces(t):
+    """There a network by name cannot be had, which is said of the grant."""
+    argv, words = cli.command, "/network/allow: takes a network namespace of the run's own"
+    for before, status in (([os.path.join(paths.BUILD, "tests", "tools", "enosys"), "clone3", "--"], 125), ([], 0)):
+        try:
+            cli.command = lambda *a, before=before, options=(): [*before, *argv(*a, options=options)]
+            done = run("pass", manifest={**allow("allowed.test"), "minTier": "process"})
+        finally:
+            cli.command = argv
+        t.ok(done.status == status and (words in done.err) == bool(status), "a host %s namespaces" % ("without" if status else "with"), repr(done))
 
 
 def test_bans(t):

@@ -645,6 +645,68 @@ START_TEST(tiers)
 }
 END_TEST
 
+/* What a network takes is named where the host has no namespaces, and nothing of it where none is asked for. */
+START_TEST(network_without_namespaces)
+{
+	static const char body[] =
+		"{\"manifestVersion\":1,\"minTier\":\"process\",\"network\":{\"mode\":"
+		"\"allowlist\",\"allow\":"
+		"[{\"host\":\"a.test\",\"ports\":[443],\"description\":\"d\"}]}}";
+	struct run run;
+
+	run_init(&run);
+	ck_assert_msg(resolve(&run, body) == 0, "%s", run.err.msg);
+	run_done(&run);
+	run_init(&run);
+	run.host.namespaces &= ~NSBOX_LAYER_BIT(NSBOX_LAYER_USER);
+	ck_assert_int_lt(resolve(&run, body), 0);
+	ck_assert_int_eq(run.err.code, NSBOX_E_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(run.err.msg, "/network/allow: takes a network namespace"));
+	ck_assert_ptr_nonnull(strstr(run.err.msg, "'user'"));
+	ck_assert_int_lt(resolve(&run, "{\"manifestVersion\":1,\"minTier\":\"process\"}"), 0);
+	ck_assert_ptr_null(strstr(run.err.msg, "/network"));
+	run_done(&run);
+}
+END_TEST
+
+static bool has_port(const struct run *run, uint16_t port)
+{
+	size_t n;
+	const struct landlock_rule *r = blob_get(&run->plan, SEC_LANDLOCK, sizeof(*r), &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (r[i].port == port)
+			return r[i].access == LANDLOCK_ACCESS_NET_CONNECT_TCP;
+	return false;
+}
+
+START_TEST(landlock_ports)
+{
+	const uint64_t bind = LANDLOCK_ACCESS_NET_BIND_TCP,
+		       both = bind | LANDLOCK_ACCESS_NET_CONNECT_TCP;
+	struct run run;
+
+	run_init(&run);
+	run.host.landlock_abi = 4;
+	compile(&run, "{\"manifestVersion\":1,\"require\":{\"landlockTcp\":\"require\"},"
+		      "\"network\":{\"mode\":"
+		      "\"allowlist\",\"allow\":[{\"host\":\"a.test\",\"ports\":[443,80],"
+		      "\"description\":\"d\"},"
+		      "{\"host\":\"b.test\",\"ports\":[99],\"protocol\":\"udp\",\"description\":"
+		      "\"d\"}]}}");
+	ck_assert_uint_eq(fixed(&run)->landlock_net, both);
+	ck_assert(has_port(&run, 443) && has_port(&run, 80) && has_port(&run, 53));
+	ck_assert(!has_port(&run, 99) && !has_port(&run, 8080));
+	run_done(&run);
+	run_init(&run);
+	run.host.landlock_abi = 4;
+	compile(&run, "{\"manifestVersion\":1,\"require\":{\"landlockTcp\":\"require\"}}");
+	ck_assert_uint_eq(fixed(&run)->landlock_net, both);
+	ck_assert(!has_port(&run, 53));
+	run_done(&run);
+}
+END_TEST
+
 START_TEST(platforms)
 {
 	struct run run;
@@ -822,6 +884,8 @@ int main(void)
 	tcase_add_test(tc, landlock_abi_1_when_required);
 	tcase_add_test(tc, landlock_rights_by_place);
 	tcase_add_test(tc, tiers);
+	tcase_add_test(tc, network_without_namespaces);
+	tcase_add_test(tc, landlock_ports);
 	tcase_add_test(tc, platforms);
 	tcase_add_test(tc, spelling_does_not_matter);
 	tcase_add_test(tc, the_same_policy_makes_the_same_plan);

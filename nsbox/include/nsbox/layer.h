@@ -36,7 +36,7 @@ enum nsbox_requirement {
 	X(CAPABILITIES, "capabilities", REQUIRE, "no capability in any set")                      \
 	X(SECCOMP, "seccomp", REQUIRE, "system call allowlist")                                   \
 	X(LANDLOCK_FS, "landlockFs", PREFER, "Landlock domain over the file system")              \
-	X(LANDLOCK_TCP, "landlockTcp", OFF, "Landlock rules on TCP ports")                        \
+	X(LANDLOCK_TCP, "landlockTcp", OFF, "Landlock: TCP to granted ports alone, and none bound") \
 	X(LANDLOCK_SCOPES, "landlockScopes", PREFER, "no signal or abstract socket leaves the sandbox") \
 	X(NFTABLES, "nftables", PREFER, "packet filter: nothing but loopback")                    \
 	X(CGROUP, "cgroupLimits", PREFER, "memory, cpu and process limits by control groups")     \
