@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A call of a function that finds a run made ahead (pool.h): nothing is to be made then, only what
- * the interpreter waits for is to be written.
+ * the interpreter waits for is to be written. And a command that finds a sandbox, in which it is started
+ * as in one of its own.
  *
- * Only calls that bring nothing into the sandbox but themselves: no files, no secrets, no standard
- * input; in the host's root, which all share, since one of an image would hold that image.
+ * Only what brings nothing into the sandbox before it starts: no files, no secrets; a function no
+ * standard input; in the host's root, which all share, since one of an image would hold that image.
  */
 #include <string.h>
 #include <unistd.h>
@@ -17,9 +18,8 @@ static bool fits(const struct job *j)
 	const struct job_spec *s = j->spec;
 	const char *image = job_image(j);
 
-	return j->sv->pool && j->kind == JOB_PYTHON && !j->session && !j->interactive &&
-	       j->staged.fd < 0 && !j->staged.skill_dir[0] && !s->stdin_data.data && !s->tty &&
-	       !s->trace && j->inputs.n_hidden == 0 &&
+	return j->sv->pool && !j->session && !j->interactive && !s->tty && !s->trace &&
+	       j->staged.fd < 0 && !j->staged.skill_dir[0] && j->inputs.n_hidden == 0 &&
 	       (!image || !*image || strcmp(image, "host") == 0);
 }
 
@@ -56,15 +56,37 @@ static int listen_to(struct job *j, struct pool_run *run, struct nsbox_error *er
 	return r;
 }
 
-int job_take_from_pool(struct job *j, int plan_fd, struct nsbox_error *err)
+static void take_over(struct job *j, const struct pool_run *run)
+{
+	j->number = run->number;
+	j->in_spawn = j->ahead = true;
+	memcpy(j->image_digest, run->image_digest, sizeof(j->image_digest));
+}
+
+static int take_sandbox(struct job *j, int plan_fd, struct nsbox_error *err)
+{
+	struct pool_run run = POOL_RUN_NONE;
+	char key[DIGEST_HEX];
+	int r = pool_key(j->plan_sha256, -1, key, err);
+
+	if (r < 0)
+		return r;
+	if (!pool_take(j->sv->pool, key, &run)) {
+		pool_learn(j->sv->pool, key, plan_fd, -1);
+		return 0;
+	}
+	take_over(j, &run);
+	r = job_run(j, err);
+	return r < 0 ? r : 1;
+}
+
+static int take_interpreter(struct job *j, int plan_fd, struct nsbox_error *err)
 {
 	struct pool_run run = POOL_RUN_NONE;
 	auto_close int exec = -1;
 	char key[DIGEST_HEX];
 	int r;
 
-	if (!fits(j))
-		return 0;
 	r = job_encode_exec(j, true, &exec, err);
 	if (r == 0)
 		r = pool_key(j->plan_sha256, exec, key, err);
@@ -78,9 +100,8 @@ int job_take_from_pool(struct job *j, int plan_fd, struct nsbox_error *err)
 		pool_spoil(j->sv->pool, &run); /* too long, or its end is on the way */
 		return 0;
 	}
-	j->number = run.number;
-	j->in_spawn = j->ahead = j->started = true;
-	memcpy(j->image_digest, run.image_digest, sizeof(j->image_digest));
+	take_over(j, &run);
+	j->started = true;
 	r = listen_to(j, &run, err);
 	if (r < 0) { /* the job's end is the sandbox's; these nobody has taken */
 		close_fd(&run.err);
@@ -90,4 +111,15 @@ int job_take_from_pool(struct job *j, int plan_fd, struct nsbox_error *err)
 	job_limit_wait(j);
 	j->sv->news(j->sv->ctx, j);
 	return 1;
+}
+
+int job_take_from_pool(struct job *j, int plan_fd, struct nsbox_error *err)
+{
+	if (!fits(j))
+		return 0;
+	if (j->kind == JOB_COMMAND)
+		return take_sandbox(j, plan_fd, err);
+	if (j->kind == JOB_PYTHON && !j->spec->stdin_data.data)
+		return take_interpreter(j, plan_fd, err);
+	return 0;
 }

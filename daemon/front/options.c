@@ -201,7 +201,7 @@ static const struct {
 	{ "mcp-origin", "ORIGIN", on_mcp_origin, "pages of this origin may use MCP; may be repeated" },
 	{ "runners",    "N",    on_runners,   "runs at the same time (default: two per CPU)" },
 	{ "queue",      "N",    on_queue,     "jobs that may wait (default 1000)" },
-	{ "pool",       "N",    on_pool,      "runs of functions that are made ahead (default 0)" },
+	{ "pool",       "N",    on_pool,      "runs of functions and commands that are made ahead (default 0)" },
 	{ "workspace-runners", "N", on_workspace_runners, "of these, for one workspace (default: all)" },
 	{ "workspace-queue", "N", on_workspace_queue, "jobs of one workspace that may wait (default: all)" },
 	{ "sessions",   "N",    on_sessions,  "sandboxes that are kept between commands (default 256)" },

@@ -21,7 +21,7 @@
 struct kind {
 	struct kind *next; /* that was used before it */
 	char key[DIGEST_HEX];
-	int plan, exec;
+	int plan, exec; /* -1: a sandbox alone */
 	uint64_t used_us;
 	unsigned wanted; /* runs, by the calls that found none */
 	unsigned failures;
@@ -164,7 +164,8 @@ static int ask_for(struct pool *p, const struct kind *k, const struct pool_run *
 	const int fds[] = { k->exec, theirs->out, theirs->err, theirs->request, theirs->result };
 	int r = link_send(p->uses.link, &box, &k->plan, 1, NULL);
 
-	return r == 0 ? link_send(p->uses.link, &exec, fds, ARRAY_SIZE(fds), NULL) : r;
+	return r == 0 && k->exec >= 0 ? link_send(p->uses.link, &exec, fds, ARRAY_SIZE(fds), NULL)
+				      : r;
 }
 
 static int make_run(struct pool *p, struct kind *k)
@@ -178,7 +179,7 @@ static int make_run(struct pool *p, struct kind *k)
 	w->kind = k;
 	w->made_us = monotonic_us();
 	w->run = POOL_RUN_NONE;
-	r = make_pipes(&w->run, &theirs);
+	r = k->exec >= 0 ? make_pipes(&w->run, &theirs) : 0;
 	if (r == 0) {
 		w->run.number = ++*p->uses.numbers;
 		r = ask_for(p, k, &w->run, &theirs);
@@ -271,12 +272,16 @@ int pool_key(const char *plan_sha256, int exec_fd, char ret[DIGEST_HEX], struct 
 	char both[2 * DIGEST_HEX];
 	struct blob b;
 	char exec[DIGEST_HEX];
-	int r = blob_map(exec_fd, EXEC_MAGIC, &b, err);
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	r = digest_hex(b.base, b.size, exec, err);
-	blob_unmap(&b);
+	snprintf(exec, sizeof(exec), "sandbox");
+	if (exec_fd >= 0) {
+		r = blob_map(exec_fd, EXEC_MAGIC, &b, err);
+		if (r < 0)
+			return r;
+		r = digest_hex(b.base, b.size, exec, err);
+		blob_unmap(&b);
+	}
 	if (r < 0)
 		return r;
 	snprintf(both, sizeof(both), "%.64s%.64s", plan_sha256, exec);
@@ -319,7 +324,7 @@ bool pool_take(struct pool *p, const char *key, struct pool_run *ret)
 	*ret = w->run;
 	free(unlink_run(p, w));
 	q.sandbox = q.exec = ret->number;
-	if (link_send(p->uses.link, &q, NULL, 0, NULL) < 0) {
+	if (k->exec >= 0 && link_send(p->uses.link, &q, NULL, 0, NULL) < 0) {
 		close_run(ret);
 		return false;
 	}
@@ -335,8 +340,8 @@ static struct kind *new_kind(struct pool *p, const char *key, int plan_fd, int e
 	if (!k)
 		return NULL;
 	k->plan = fcntl(plan_fd, F_DUPFD_CLOEXEC, 3);
-	k->exec = fcntl(exec_fd, F_DUPFD_CLOEXEC, 3);
-	if (k->plan < 0 || k->exec < 0) {
+	k->exec = exec_fd >= 0 ? fcntl(exec_fd, F_DUPFD_CLOEXEC, 3) : -1;
+	if (k->plan < 0 || (exec_fd >= 0 && k->exec < 0)) {
 		close_fd(&k->plan);
 		close_fd(&k->exec);
 		free(k);
@@ -373,6 +378,7 @@ void pool_learn(struct pool *p, const char *key, int plan_fd, int exec_fd)
 bool pool_event(struct pool *p, const struct wire_event *w)
 {
 	struct waiting *run = p ? p->runs : NULL;
+	uint32_t last;
 
 	while (run && run->run.number != w->sandbox)
 		run = run->next;
@@ -380,9 +386,11 @@ bool pool_event(struct pool *p, const struct wire_event *w)
 		return false;
 	if (w->event.kind == NSBOX_EVENT_READY) {
 		memcpy(run->run.image_digest, w->image, sizeof(run->run.image_digest));
-		return true;
+		if (run->kind->exec >= 0)
+			return true; /* its program is still to start */
 	}
-	if (w->event.kind == NSBOX_EVENT_STARTED) {
+	last = run->kind->exec >= 0 ? NSBOX_EVENT_STARTED : NSBOX_EVENT_READY;
+	if (w->event.kind == last) {
 		run->started = true;
 		run->kind->failures = 0;
 	} else { /* whatever else it has to say, it is not what was wanted */

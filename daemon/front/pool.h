@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs made ahead: sandboxes in which the interpreter has started and waits for its one call.
+ * Runs made ahead: sandboxes in which the interpreter has started and waits for its one call, and
+ * sandboxes alone, for one command.
  *
  * A run of the pool is made as any other, from the same plan and exec request, by nsbox-spawn; its
  * layers are set up and its witness has tried them before it waits. It has seen nothing of any
@@ -22,9 +23,9 @@ struct pool;
 
 /* Descriptors of a run that was taken are the taker's. */
 struct pool_run {
-	uint64_t number; /* of its sandbox and of its program, on the wire */
-	int out, err, result;
-	int request; /* write end, non-blocking; what it is to read, to the end */
+	uint64_t number;      /* of its sandbox and of its program, on the wire */
+	int out, err, result; /* these and the next are -1 in a sandbox alone */
+	int request;	      /* write end, non-blocking; what it is to read, to the end */
 	char image_digest[80];
 };
 #define POOL_RUN_NONE ((struct pool_run){ 0, -1, -1, -1, -1, "" })
@@ -43,11 +44,11 @@ void pool_free(struct pool *p); /* NULL is fine, for all that follow, too */
 /* How many runs there may be, of all kinds; 0: none. */
 void pool_resize(struct pool *p, uint64_t size);
 
-/* The hash of all that a run of the pool is made of. */
+/* The hash of all that a run of the pool is made of; exec_fd -1: a sandbox alone. */
 int pool_key(const char *plan_sha256, int exec_fd, char ret[DIGEST_HEX], struct nsbox_error *err);
 /* One that waits for a call, whose time begins now. False: none; see pool_learn(). */
 bool pool_take(struct pool *p, const char *key, struct pool_run *ret);
-/* A call would have liked one. exec: made with `waits`. Both descriptors are borrowed. */
+/* A call would have liked one. exec: made with `waits`, or -1. Both descriptors are borrowed. */
 void pool_learn(struct pool *p, const char *key, int plan_fd, int exec_fd);
 /* End a run that was taken and could not be used. */
 void pool_spoil(struct pool *p, struct pool_run *run);

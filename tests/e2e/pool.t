@@ -123,6 +123,35 @@ def test_end(t):
         t.equal((r["data"], r["stdout"]), (4, "own\n"), "what a module of the call's own has open is written")
 
 
+def test_commands(t):
+    with service.Daemon(options=["--pool", "1"]) as d:
+        def command(text, **more):
+            before = taken(d)
+            r = d.ask("POST", "/v1/execute/command", {"argv": ["sh", "-c", text], **more})[1]
+            return r, taken(d) == before + 1
+
+        leave = "test -e /tmp/left -o -e left && echo seen; touch /tmp/left left; echo $X; pwd; cat"
+        cold, hit = command(leave)
+        t.equal((cold["stdout"], hit), ("\n/workspace\n", False), "the first command finds no sandbox")
+        t.ok(full(d), "one is made afterwards")
+        t.equal(interpreters(d), [], "with no program in it")
+        warm, hit = command(leave, env={"X": "y"}, cwd="/tmp", stdin="z")
+        t.equal((warm["stdout"], hit), ("y\n/tmp\nz", True), "the next one finds it, with variables, directory and input of its own")
+        a, b = receipt(d, cold), receipt(d, warm)
+        same = ("policy_sha256", "plan_sha256", "image_digest", "host")
+        t.equal(({k: b[k] for k in same}, a.get("ahead"), b.get("ahead")), ({k: a[k] for k in same}, None, True),
+                "it is of the same plan and image, and the receipt says so")
+        strip = lambda r: [{k: v for k, v in layer.items() if k != "us"} for layer in r["enforced"]]
+        t.equal(strip(warm), strip(cold), "the same layers hold, by the same evidence")
+        for what, more in (("files", {"files": [{"path": "a", "content": "b"}]}),
+                           ("another policy", {"manifest": {"manifestVersion": 1, "resources": {"memory": "300Mi"}}})):
+            t.ok(full(d), "one waits")
+            r, hit = command("echo fine", **more)
+            t.equal((r["stdout"], hit), ("fine\n", False), "not for a command with " + what)
+        r, hit = command("kill -9 $$")
+        t.equal(r["cause"], "signal", "how it ends is its own")
+
+
 def test_limits(t):
     with service.Daemon(options=["--pool", "1"]) as d:
         slow = {"timeout_seconds": 1}
@@ -203,4 +232,4 @@ def test_operations(t):
     t.ok(r.returncode != 0 and "pool" in r.stderr, "more than 256 are refused", r.stderr)
 
 
-sys.exit(tap.run([test_found, test_end, test_limits, test_not_found, test_loss, test_operations]))
+sys.exit(tap.run([test_found, test_end, test_commands, test_limits, test_not_found, test_loss, test_operations]))
