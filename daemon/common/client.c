@@ -189,11 +189,12 @@ static int read_lines(FILE *from, void (*line)(void *ctx, int status, const char
 	return head ? nsbox_fail(err, NSBOX_E_PROTOCOL, 0, "the service's answer broke off") : 0;
 }
 
-int client_lines(const char *socket_path, const char *path,
+int client_lines(const char *socket_path, const char *method, const char *path, const char *body,
 		 void (*line)(void *ctx, int status, const char *text), void *ctx,
 		 struct nsbox_error *err)
 {
 	auto_close int fd = -1;
+	size_t len = body ? strlen(body) : 0;
 	char head[512];
 	FILE *from;
 	int n, r = connect_to(socket_path, &fd, err);
@@ -202,9 +203,11 @@ int client_lines(const char *socket_path, const char *path,
 		return r;
 	/* 1.0: without chunks. */
 	n = snprintf(head, sizeof(head),
-		     "GET %s HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n",
-		     path);
-	if ((size_t)n >= sizeof(head) || send_all(fd, head, (size_t)n) < 0)
+		     "%s %s HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+		     "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+		     method, path, len);
+	if ((size_t)n >= sizeof(head) || send_all(fd, head, (size_t)n) < 0 ||
+	    send_all(fd, body, len) < 0)
 		return nsbox_fail(err, NSBOX_E_IO, EPIPE, "send the request");
 	from = fdopen(fd, "r");
 	if (!from)

@@ -16,10 +16,10 @@ int client_request(const char *socket_path, const char *method, const char *path
 		   struct nsbox_error *err);
 
 /*
- * GET a path whose answer comes little by little: each line of its body, without its end, as it
+ * The same where the answer comes little by little: each line of its body, without its end, as it
  * comes. Failures are as above.
  */
-int client_lines(const char *socket_path, const char *path,
+int client_lines(const char *socket_path, const char *method, const char *path, const char *body,
 		 void (*line)(void *ctx, int status, const char *text), void *ctx,
 		 struct nsbox_error *err);
 

@@ -173,6 +173,7 @@ static struct job *submit(struct front *f, struct asked *a, bool sync, enum call
 				   .uid = a->who.uid,
 				   .sync = sync,
 				   .interactive = a->spec->interactive,
+				   .tty = a->spec->tty,
 				   .size = a->size };
 	struct nsbox_error err = { 0 };
 	struct session *session = NULL;

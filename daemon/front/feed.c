@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -90,12 +91,35 @@ static void on_ready(void *ctx, uint32_t events)
 {
 	struct feed *f = ctx;
 
-	if (events & EPOLLERR) { /* the last reader is gone */
+	if (events & (EPOLLERR | EPOLLHUP)) { /* the last reader is gone */
 		f->dead = true;
 		stop(f);
 		return;
 	}
 	flush(f);
+}
+
+/* Takes fd. */
+static int attach(struct feed *f, int fd, struct nsbox_error *err)
+{
+	int r, flags = fcntl(fd, F_GETFL);
+
+	f->fd = fd;
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return nsbox_fail(err, NSBOX_E_IO, errno, "make a stream non-blocking");
+	r = loop_add(f->loop, f->fd, 0, on_ready, f, &f->source, err);
+	if (r == 0)
+		flush(f);
+	return r;
+}
+
+int feed_terminal(struct feed *f, int master, struct nsbox_error *err)
+{
+	int fd = fcntl(master, F_DUPFD_CLOEXEC, 0);
+
+	if (fd < 0)
+		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "write to a terminal");
+	return attach(f, fd, err);
 }
 
 int feed_open(struct feed *f, int *ret_fd, struct nsbox_error *err)
@@ -106,36 +130,47 @@ int feed_open(struct feed *f, int *ret_fd, struct nsbox_error *err)
 	if (pipe2(p, O_CLOEXEC) < 0)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "make a pipe for standard input");
 	in = p[0]; /* blocking: it is the program's */
-	f->fd = p[1];
-	f->opened = true;
-	if (fcntl(f->fd, F_SETFL, O_NONBLOCK) < 0)
-		return nsbox_fail(err, NSBOX_E_IO, errno, "make a stream non-blocking");
-	r = loop_add(f->loop, f->fd, 0, on_ready, f, &f->source, err);
+	r = attach(f, p[1], err);
 	if (r < 0)
 		return r;
-	flush(f);
 	*ret_fd = take_fd(&in);
 	return 0;
 }
 
+/* Takes data if it returns 0. */
+static int append(struct feed *f, char *data, size_t len)
+{
+	struct feed_piece *p = data ? calloc(1, sizeof(*p)) : NULL;
+
+	if (!p)
+		return -ENOMEM;
+	*p = (struct feed_piece){ .data = data, .len = len };
+	*f->last = p;
+	f->last = &p->next;
+	f->waiting += len;
+	return 0;
+}
+
+static int append_end(struct feed *f)
+{
+	static const char typed[] = "\4";
+	char *end = f->terminal ? strdup(typed) : NULL;
+	int r = f->terminal ? append(f, end, sizeof(typed) - 1) : 0;
+
+	if (r < 0)
+		free(end);
+	f->ended = r == 0;
+	return r;
+}
+
 int feed_push(struct feed *f, char *data, size_t len)
 {
-	struct feed_piece *p = NULL;
 	int r = f->ended || f->dead ? -EPIPE : len && f->waiting > WAITING_MAX ? -EAGAIN : 0;
 
-	if (r == 0 && len) {
-		p = calloc(1, sizeof(*p));
-		r = p ? 0 : -ENOMEM;
-	}
-	if (r < 0 || !len) {
+	if (r == 0)
+		r = len ? append(f, data, len) : append_end(f);
+	if (r < 0 || !len)
 		free(data);
-		f->ended = f->ended || r == 0;
-	} else {
-		*p = (struct feed_piece){ .data = data, .len = len };
-		*f->last = p;
-		f->last = &p->next;
-		f->waiting += len;
-	}
 	if (r == 0 && f->fd >= 0)
 		flush(f);
 	return r;

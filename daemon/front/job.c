@@ -67,6 +67,7 @@ int job_new(const struct job_services *sv, uint64_t number, const struct job_ide
 	j->sync = ident->sync;
 	j->interactive = ident->interactive;
 	feed_init(&j->feed, sv->loop);
+	j->feed.terminal = ident->tty;
 	j->asked_bytes = ident->size;
 	snprintf(j->body_sha256, sizeof(j->body_sha256), "%s",
 		 ident->body_sha256 ? ident->body_sha256 : "");

@@ -61,6 +61,7 @@ struct job_ident {
 	uid_t uid;
 	bool sync;	     /* somebody waits on a connection */
 	bool interactive;    /* and writes to its standard input meanwhile */
+	bool tty;	     /* which is a terminal's */
 	uint64_t size;	     /* of the request */
 	uint64_t created_ms; /* 0: now */
 };

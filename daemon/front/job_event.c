@@ -29,10 +29,19 @@ static void on_failed(struct job *j, struct nsbox_event *ev)
 
 static void on_terminal(struct job *j, struct nsbox_event *ev)
 {
+	struct nsbox_error err = { 0 };
+	int r = 0;
+
+	if (!j->spec->tty || j->out.loop)
+		return;
+	if (j->interactive)
+		r = feed_terminal(&j->feed, ev->fd, &err);
 	/* One stream: a terminal does not tell standard output from standard error. */
-	if (j->spec->tty && !j->out.loop)
-		(void)capture_attach(&j->out, j->sv->loop, j->plan->limits.stdout_max,
-				     take_fd(&ev->fd), NULL);
+	if (r == 0)
+		r = capture_attach(&j->out, j->sv->loop, j->plan->limits.stdout_max,
+				   take_fd(&ev->fd), &err);
+	if (r < 0)
+		job_cancel(j, NSBOX_CAUSE_SANDBOX);
 }
 
 static int collect(struct job *j, struct nsbox_error *err)

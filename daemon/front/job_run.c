@@ -13,6 +13,8 @@
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
 
+#define TTY_ROWS    24
+#define TTY_COLS    80
 #define FLOOD_BYTES (UINT64_C(1) << 30) /* output that ends a run, kept or not */
 
 static void on_flood(void *ctx)
@@ -142,7 +144,7 @@ static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
 		if (io->in < 0)
 			return nsbox_fail(err, NSBOX_E_NOMEM, -io->in, "pass on standard input");
 	}
-	if (j->interactive)
+	if (j->interactive && !j->spec->tty) /* what is for a terminal waits for it */
 		r = feed_open(&j->feed, &io->in, err);
 	if (r == 0 && !j->spec->tty)
 		r = capture_pipe(&j->out, j->sv->loop, lim->stdout_max, &io->out, err);
@@ -210,8 +212,8 @@ int job_encode_exec(const struct job *j, bool waits, int *ret_fd, struct nsbox_e
 				 .keep_rest = j->session != NULL,
 				 .waits = waits,
 				 .tty = j->spec->tty,
-				 .tty_rows = 24,
-				 .tty_cols = 80 };
+				 .tty_rows = (uint16_t)(j->spec->tty_rows ?: TTY_ROWS),
+				 .tty_cols = (uint16_t)(j->spec->tty_cols ?: TTY_COLS) };
 
 	if (!env)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "the run's variables");

@@ -20,7 +20,8 @@
 #include "policy/env_names.h"
 #include "policy/json_strict.h"
 
-#define NODES_MAX 1000000
+#define NODES_MAX    1000000
+#define TTY_SIZE_MAX 9999
 
 const char *const job_kind_names[] = { "python-function", "command", "skill", "session", NULL };
 const char *const job_priority_names[] = { "low", "normal", "high", NULL }; /* queue_priority */
@@ -69,6 +70,8 @@ static const struct json_field command_fields[] = {
 	{ "argv",    rq_argv,        AT(argv) },
 	{ "skill",   rq_skill },
 	{ "tty",     json_take_bool, AT(tty) },
+	{ "tty_rows", json_take_u32, AT(tty_rows), .min = 1, .max = TTY_SIZE_MAX },
+	{ "tty_cols", json_take_u32, AT(tty_cols), .min = 1, .max = TTY_SIZE_MAX },
 	{ "interactive", json_take_bool, AT(interactive) },
 };
 
@@ -178,13 +181,17 @@ static int check(struct json_reader *r, const struct job_spec *s)
 		json_enter(r, "manifest");
 		return json_fail(r, "the skill brings its own");
 	}
-	if (s->interactive && (s->tty || s->stdin_data.data)) {
+	if (s->interactive && s->stdin_data.data) {
 		json_enter(r, "interactive");
-		return json_fail(r, "excludes %s", s->tty ? "\"tty\"" : "other standard input");
+		return json_fail(r, "excludes other standard input");
 	}
 	if (s->tty && s->stdin_data.data) {
 		json_enter(r, "tty");
 		return json_fail(r, "a terminal has no other standard input");
+	}
+	if (!s->tty && (s->tty_rows || s->tty_cols)) {
+		json_enter(r, s->tty_rows ? "tty_rows" : "tty_cols");
+		return json_fail(r, "is the size of a terminal: say \"tty\": true");
 	}
 	return check_env(r, s);
 }

@@ -49,13 +49,14 @@ struct job_spec {
 	struct json_object *config; /* values of other parameters, NULL: none */
 	char *without;		    /* the request without its secrets; NULL: it had none */
 	bool redact;
-	bool trace;		  /* tell which files it could not open */
-	bool tty, as_operator;	  /* as_operator: the caller vouches for raw system call names */
-	bool interactive;	  /* events at once, standard input as it comes */
-	char *session_id;	  /* NULL: a sandbox of its own */
-	uint64_t idle_ms, ttl_ms; /* of a session, 0: as configured */
-	uint32_t max_commands;	  /* of a session, 0: any number */
-	char *snapshot_id;	  /* what a session begins with, NULL: nothing */
+	bool trace;		     /* tell which files it could not open */
+	bool tty, as_operator;	     /* as_operator: the caller vouches for raw system call names */
+	uint32_t tty_rows, tty_cols; /* 0: as ever */
+	bool interactive;	     /* events at once, standard input as it comes */
+	char *session_id;	     /* NULL: a sandbox of its own */
+	uint64_t idle_ms, ttl_ms;    /* of a session, 0: as configured */
+	uint32_t max_commands;	     /* of a session, 0: any number */
+	char *snapshot_id;	     /* what a session begins with, NULL: nothing */
 	/* Python function */
 	char *code, *function, *expression;
 	struct json_object *params;

@@ -16,6 +16,10 @@
 struct logs {
 	char event[16];
 	bool json, refused, ended;
+	/* of a conversation */
+	void (*begun)(void *ctx, const char *job);
+	void *ctx;
+	struct json_object *end;
 };
 
 static void print(FILE *to, struct json_object *event)
@@ -66,6 +70,10 @@ static void on_data(struct logs *l, const char *text)
 		print(stdout, o);
 	else if (!strcmp(l->event, "stderr"))
 		print(stderr, o);
+	else if (!strcmp(l->event, "queued") && l->begun)
+		l->begun(l->ctx, answer_text(o, "job_id"));
+	else if (!strcmp(l->event, "finished"))
+		l->end = json_object_get(o);
 	l->ended = l->ended || l->refused || !strcmp(l->event, "finished");
 	json_object_put(o);
 }
@@ -83,16 +91,37 @@ static void on_line(void *ctx, int status, const char *line)
 		on_data(l, line + 6);
 }
 
-int job_logs_print(const char *socket, const char *path, bool json)
+static int follow(struct logs *l, const char *socket, const char *method, const char *path,
+		  const char *body)
 {
 	struct nsbox_error err = { 0 };
+
+	if (client_lines(ask_socket(socket), method, path, body, on_line, l, &err) < 0)
+		return cli_error(&err);
+	if (!l->ended)
+		fprintf(stderr, "nsbox: the service ended before the job\n");
+	return l->ended && !l->refused ? 0 : EXIT_NSBOX;
+}
+
+int job_logs_print(const char *socket, const char *path, bool json)
+{
 	struct logs l = { .json = json };
 	char events[160];
+	int r;
 
 	snprintf(events, sizeof(events), "%s/events", path);
-	if (client_lines(ask_socket(socket), events, on_line, &l, &err) < 0)
-		return cli_error(&err);
-	if (!l.ended)
-		fprintf(stderr, "nsbox: the service ended before the job\n");
-	return l.ended && !l.refused ? 0 : EXIT_NSBOX;
+	r = follow(&l, socket, "GET", events, NULL);
+	json_object_put(l.end);
+	return r;
+}
+
+int job_talk_print(const char *socket, struct json_object *body,
+		   void (*begun)(void *ctx, const char *job), void *ctx, struct json_object **ret)
+{
+	struct logs l = { .begun = begun, .ctx = ctx };
+	int r = follow(&l, socket, "POST", "/v1/execute/command",
+		       json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN));
+
+	*ret = l.end;
+	return r;
 }

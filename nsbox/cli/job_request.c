@@ -197,14 +197,16 @@ const struct option_row job_plain_rows[] = {
 	{ NULL, 0, NULL, NULL, NULL },
 };
 
-#define SESSION_ROWS                                                                               \
-	SOCKET_ROW, JSON_ROW,                                                                      \
+#define TALK_ROWS                                                                                  \
+	SOCKET_ROW,                                                                                \
 		{ "manifest", 'm', "FILE", "policy of a new session: a skill.json",                \
 		  set_manifest },                                                                  \
 		{ "skill", 's', "DIR", "put a skill directory into a new session", set_skill },    \
 	{                                                                                          \
 		"workspace", 'w', "ID", "the workspace that it belongs to", set_workspace          \
 	}
+
+#define SESSION_ROWS JSON_ROW, TALK_ROWS
 
 #define LIFE_ROWS                                                                                  \
 	{ "idle", 'i', "SECONDS", "it ends after so long without a command", set_idle },           \
@@ -250,6 +252,16 @@ const struct option_row session_exec_rows[] = {
 	SECRET_ROW(set_secret),
 	CONFIG_ROW(set_config),
 	{ "redact", 0, NULL, "show no value of a secret in its output", set_redact },
+	{ "cwd", 'C', "DIR", "working directory inside", set_cwd },
+	{ "timeout", 't', "SECONDS", "end it after so long", set_timeout },
+	{ NULL, 0, NULL, NULL, NULL },
+};
+
+const struct option_row session_shell_rows[] = {
+	TALK_ROWS,
+	{ "env", 'E', "NAME=VALUE", "set a variable", set_env },
+	SECRET_ROW(set_secret),
+	CONFIG_ROW(set_config),
 	{ "cwd", 'C', "DIR", "working directory inside", set_cwd },
 	{ "timeout", 't', "SECONDS", "end it after so long", set_timeout },
 	{ NULL, 0, NULL, NULL, NULL },

@@ -29,7 +29,7 @@ struct job_options {
 
 extern const struct option_row job_submit_rows[], job_show_rows[], job_plain_rows[],
 	session_create_rows[], session_again_rows[], session_place_rows[], session_exec_rows[],
-	session_narrow_rows[];
+	session_shell_rows[], session_narrow_rows[];
 
 /* An exit status; with --json the answer is printed as it is. */
 int job_ask(const struct job_options *o, const char *method, const char *path,

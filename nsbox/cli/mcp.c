@@ -272,7 +272,7 @@ int cmd_mcp(int argc, char **argv)
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	if (pthread_create(&b.signals, NULL, on_signals, &b) != 0)
 		return cli_usage("out of memory");
-	if (client_lines(ask_socket(b.socket), path, on_line, &b, &err) < 0)
+	if (client_lines(ask_socket(b.socket), "GET", path, NULL, on_line, &b, &err) < 0)
 		cli_error(&err);
 	else if (b.status == 200)
 		fprintf(stderr, "nsbox: the daemon ended the connection\n");

@@ -11,6 +11,7 @@
 #include "nsbox/cli/job_request.h"
 #include "nsbox/cli/progress.h"
 #include "nsbox/cli/session_files.h"
+#include "nsbox/cli/session_shell.h"
 #include "nsbox/cli/session_snapshot.h"
 #include "nsbox/util.h"
 
@@ -24,9 +25,8 @@ bool session_name_ok(const char *s)
 	return *s && *s != '.' && strlen(s) < 128 && strspn(s, good) == strlen(s);
 }
 
-/* Options, then the name; what follows it is the caller's. -1, or an exit status. */
-static int read_line(int argc, char **argv, const char *usage, const struct option_row *rows,
-		     struct job_options *o)
+int session_read_line(int argc, char **argv, const char *usage, const struct option_row *rows,
+		      struct job_options *o)
 {
 	int r = cli_options(argc, argv, usage, rows, o);
 
@@ -70,8 +70,8 @@ static int session_create(int argc, char **argv)
 	struct json_object *body, *session = NULL;
 	struct answer a = { 0 };
 	pid_t pid;
-	int r = read_line(argc, argv, "nsbox session create [OPTION...] NAME", session_create_rows,
-			  &o);
+	int r = session_read_line(argc, argv, "nsbox session create [OPTION...] NAME",
+				  session_create_rows, &o);
 
 	if (r >= 0)
 		return r;
@@ -96,8 +96,9 @@ static int session_exec(int argc, char **argv)
 	struct json_object *body;
 	struct answer a = { 0 };
 	pid_t pid;
-	int r = read_line(argc, argv, "nsbox session exec [OPTION...] NAME [--] [PROGRAM [ARG...]]",
-			  session_exec_rows, &o);
+	int r = session_read_line(argc, argv,
+				  "nsbox session exec [OPTION...] NAME [--] [PROGRAM [ARG...]]",
+				  session_exec_rows, &o);
 
 	if (r >= 0)
 		return r;
@@ -145,7 +146,7 @@ static int one(int argc, char **argv, const char *usage, const char *method)
 	struct job_options o = { 0 };
 	struct answer a = { 0 };
 	char path[160];
-	int r = read_line(argc, argv, usage, job_plain_rows, &o);
+	int r = session_read_line(argc, argv, usage, job_plain_rows, &o);
 
 	if (r >= 0)
 		return r;
@@ -201,10 +202,11 @@ static int session_narrow(int argc, char **argv)
 	struct json_object *body;
 	struct answer a = { 0 };
 	char path[160];
-	int r = read_line(argc, argv,
-			  "nsbox session narrow [OPTION...] {--allow HOST[:PORT][/udp]... | "
-			  "--no-network} NAME",
-			  session_narrow_rows, &o);
+	int r = session_read_line(
+		argc, argv,
+		"nsbox session narrow [OPTION...] {--allow HOST[:PORT][/udp]... | "
+		"--no-network} NAME",
+		session_narrow_rows, &o);
 
 	if (r >= 0)
 		return r;
@@ -223,6 +225,7 @@ static int session_narrow(int argc, char **argv)
 static const struct command verbs[] = {
 	{ "create", session_create, "make one" },
 	{ "exec", session_exec, "run a program in one, which is made where there is none" },
+	{ "shell", session_shell, "a shell in one, which is made where there is none" },
 	{ "list", session_list, "those that are alive" },
 	{ "info", session_info, "one of them" },
 	{ "delete", session_delete, "end one, with all that runs in it" },

@@ -92,6 +92,28 @@ def test_deaf(t):
     run.connection.close()
 
 
+def test_terminal(t):
+    run = Run("tty; stty size; read x; echo got $x; cat; echo over", tty=True, tty_rows=33, tty_cols=101)
+    t.equal(run.write(b"one\n"), 200, "a line, perhaps before there is a terminal")
+    run.until(lambda: b"got" in run.data["stdout"])
+    t.equal([run.write(b"two\n"), run.write(b"")], [200] * 2, "a line, and the end")
+    result = run.finish()
+    t.equal((result["cause"], result["exit_code"], run.data["stderr"]), ("exit", 0, b""), "a terminal's end is typed")
+    text = run.data["stdout"].decode()
+    t.ok(text.startswith("/dev/pts/") or text.startswith("one\r\n/dev/pts/"), "it is a terminal", repr(text))
+    t.ok("\r\n33 101\r\n" in text and "got one\r\n" in text and text.count("two\r\n") == 2 and text.endswith("over\r\n"),
+         "of the size that was asked for, which shows what is typed", repr(text))
+    run = Run("trap 'echo stopped; exit 3' INT; echo up; while :; do sleep 0.1; done", tty=True)
+    run.until(lambda: b"up" in run.data["stdout"])
+    run.write(b"\3")
+    result = run.finish()
+    t.ok(result["exit_code"] == 3 and b"stopped" in run.data["stdout"], "^C is a signal there", str(result))
+    run = Run("trap 'exit 3' INT; read x; echo $x | od -An -c", manifest={"manifestVersion": 1})
+    run.write(b"\3\n")
+    result = run.finish()
+    t.ok(result["exit_code"] == 0 and b"003" in run.data["stdout"], "and a byte where there is none", str(run.data))
+
+
 def test_gone(t):
     run = Run("echo up; sleep 60")
     run.until(lambda: run.data["stdout"])
@@ -107,7 +129,8 @@ def test_gone(t):
 
 
 def test_refused(t):
-    rows = [("a terminal", {"tty": True}, 400, "/interactive"), ("other input", {"stdin": "x"}, 400, "/interactive"),
+    rows = [("a size without a terminal", {"tty_rows": 9}, 400, "/tty_rows"),
+            ("a terminal of no size", {"tty": True, "tty_cols": 0}, 400, "/tty_cols"), ("other input", {"stdin": "x"}, 400, "/interactive"),
             ("no boolean", {"interactive": 1}, 400, "/interactive")]
     for name, more, want, pointer in rows:
         code, answer = daemon.ask("POST", COMMAND, dict({"command": "true", "interactive": True}, **more))
@@ -129,7 +152,7 @@ def main():
     global daemon
     leftovers.become_subreaper()
     with service.Daemon() as daemon:
-        status = tap.run([test_talk, test_bytes, test_deaf, test_gone, test_refused])
+        status = tap.run([test_talk, test_bytes, test_deaf, test_terminal, test_gone, test_refused])
         if status:
             sys.stderr.write(daemon.log()[-3000:])
     return status

@@ -4,15 +4,20 @@
 and what is not, limits, several commands at once, and who may see them."""
 
 import base64
+import fcntl
 import io
 import json
 import os
+import pty
 import re
+import select
 import signal
+import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
+import termios
 import threading
 import time
 
@@ -363,11 +368,69 @@ def cli():
     out.ok(status == 125 and "what is to be run" in err, "nothing to run", err)
 
 
+def on_terminal(words, lines, env):
+    """Exit status and what a terminal of 31 lines of 97 shows, while it gets these lines, each after a prompt."""
+    pid, master = pty.fork()
+    if pid == 0:
+        # The size is there before the program looks at it.
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", 31, 97, 0, 0))
+        os.execve(words[0], words, dict(env, TERM="dumb"))
+    shown, deadline = "", time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if lines and re.search(r"[$#] $", shown):
+            os.write(master, lines.pop(0).encode() + b"\n")
+            shown += "\n"
+        if not select.select([master], [], [], 0.1)[0]:
+            continue
+        try:
+            data = os.read(master, 4096)
+        except OSError:
+            break
+        if not data:
+            break
+        shown += data.decode()
+    else:
+        os.kill(pid, signal.SIGKILL)
+    os.close(master)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+
+
+def shell():
+    env = dict(os.environ, NSBOX_SOCKET=daemon.socket)
+
+    def call(*args, **more):
+        return subprocess.run([paths.NSBOX, "session", "shell", *args], env=env, capture_output=True, text=True,
+                              check=False, timeout=60, **more)
+    done = call("talk", input="echo in $PWD >f; echo $((40+2)); echo bad >&2; exit 5\n")
+    out.equal((done.returncode, done.stdout, done.stderr), (5, "42\n", "bad\n"), "a shell that reads lines")
+    done = call("talk", "--", "cat", "f", "-", input="two\n")
+    out.equal((done.returncode, done.stdout), (0, "in /workspace\ntwo\n"),
+              "another program, in the same sandbox, which sees the end of its input")
+    status, shown = on_terminal([paths.NSBOX, "session", "shell", "talk"],
+                                ["tty; stty size; cat f", "sleep 60 & echo in the back", "exit 7"], env)
+    out.ok(status == 7 and "/dev/pts/" in shown and "31 97" in shown and "in /workspace" in shown,
+           "on a terminal: a prompt, and a terminal of its own, of our size", "%s %r" % (status, shown))
+    out.equal(run("talk", "cat f")[1]["stdout"], "in /workspace\n", "the session lives on")
+    with subprocess.Popen([paths.NSBOX, "session", "shell", "talk"], env=env, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as child:
+        child.stdin.write(b"echo up\n")
+        child.stdin.flush()
+        out.equal((child.stdout.readline(), info("talk")["running"]), (b"up\n", 1), "a shell is a command that runs")
+        child.terminate()
+        out.equal(child.wait(60), 143, "who ends the tool")
+    out.ok(tap.wait_until(lambda: info("talk")["running"] == 0, 60), "ends the shell")
+    done = call("no/name", input="")
+    out.ok(done.returncode == 125 and "no session's name" in done.stderr, "a name that is none", done.stderr)
+    done = call("-t", "99999", "talk", input="")
+    out.ok(done.returncode == 125 and "/timeout_seconds" in done.stderr, "what the session has not is refused", done.stderr)
+    daemon.ask("DELETE", SESSIONS + "/talk")
+
+
 def main():
     global daemon  # pylint: disable=global-statement
     daemon = service.Daemon(options=["--runners", "2"])
     try:
-        for part in (walk_up, new_and_forgotten, not_made, cancelled_while_made, fails_when_up, ends, kept, functions, manifest_limits, at_once, cli):
+        for part in (walk_up, new_and_forgotten, not_made, cancelled_while_made, fails_when_up, ends, kept, functions, manifest_limits, at_once, cli, shell):
             part()
         out.equal(walked, table(), "all ways of the table in the manual were gone, and no other")
     finally:
