@@ -71,7 +71,7 @@ struct session {
 /* What a job may do when its turn has come. */
 enum session_turn { SESSION_MAKE, SESSION_WAIT, SESSION_ENTER };
 
-/* Before it is queued: the session that a job names, made where there is none. -EAGAIN: there are
+/* session_join.c: before it is queued, the session that a job names, made where there is none. -EAGAIN: there are
  * too many, or too much is going on in it; -EEXIST: it is not as this job wants it. */
 int session_join(struct front *f, const struct who *who, const char *workspace,
 		 const struct job_spec *spec, struct session **ret, struct nsbox_error *err);
@@ -89,6 +89,12 @@ void session_thaw(struct session *s);
 /* End it, and what runs in it with this cause. */
 void session_end(struct session *s, uint32_t cause, const char *why);
 
+/* Between the files of sessions: one more holds it; a limit is lowered to a wish, in whole seconds, one
+ * at least, where there is one (0: none). */
+struct session *session_ref(struct session *s);
+void session_lower(uint64_t *limit, uint64_t ms);
+
+/* session_show.c */
 struct session *session_by_number(struct front *f, uint64_t number);
 /* Those that a client may see: how many have this id (and, not NULL, workspace), and one of them. */
 unsigned session_find(struct front *f, const struct who *who, const char *id, const char *workspace,
