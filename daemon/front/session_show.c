@@ -3,8 +3,8 @@
 #include <json-c/json.h>
 #include <string.h>
 
-#include "daemon/front/json_reply.h"
 #include "daemon/front/front.h"
+#include "daemon/front/json_reply.h"
 #include "daemon/front/session.h"
 #include "nsbox/util.h"
 
