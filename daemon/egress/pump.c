@@ -252,7 +252,8 @@ void pump_start(struct conn *c)
 	c->active_us = monotonic_us();
 	for (int i = 0; i < 2; i++)
 		c->side[i].conn = c;
-	pump_run(c);
+	/* Outside nobody has spoken yet, most likely; where they have, the loop says so. */
+	run(c, true, false);
 }
 
 void pump_done(struct conn *c)
