@@ -279,11 +279,9 @@ def at_once():
     out.equal(sorted(a()[1]["stdout"] for a in answers), ["0\n", "1\n"], "commands at the same time")
     out.ok(time.monotonic() - began < 10, "%.1f s" % (time.monotonic() - began))
     stop = later("many", "sleep 60")
+    mine = tap.wait_until(lambda: [j for j in daemon.ask("GET", "/v1/jobs")[1]["jobs"] if j["state"] == "running"], 60)
     beside = later("many", "sleep 2; echo beside")
     tap.wait_until(lambda: (info("many") or {}).get("running") == 2, 10)
-    time.sleep(0.5)
-    jobs = daemon.ask("GET", "/v1/jobs")[1]["jobs"]
-    mine = [j for j in jobs if j["state"] == "running"]
     daemon.ask("DELETE", "/v1/jobs/%s" % mine[0]["id"])
     out.equal(stop()[1]["cause"], "cancelled", "one of them is cancelled")
     out.equal(beside()[1]["stdout"], "beside\n", "and no other")
