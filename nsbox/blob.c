@@ -18,6 +18,7 @@
 
 #include "nsbox/egress_format.h"
 #include "nsbox/plan_build.h"
+#include "nsbox/process_tier.h"
 #include "nsbox/util.h"
 
 #define BPF_MAX_INSNS  4096 /* BPF_MAXINSNS of the kernel */
@@ -445,6 +446,30 @@ static const char *check_egress(const struct blob *b)
 	return egress_check(rules, size, NULL, NULL) < 0 ? "rules of egress" : NULL;
 }
 
+/* No mounts, no filter of packets, no layers that namespaces make, and all that is left in force. */
+static const char *check_process(const struct blob *b)
+{
+	const struct plan_fixed *f = blob_fixed(b, struct plan_fixed);
+	size_t n, nft;
+	const struct mount_op *ops = blob_get(b, SEC_OPS, sizeof(*ops), &n);
+
+	if (!(f->flags & PLAN_PROCESS))
+		return NULL;
+	blob_get(b, SEC_NFT, 1, &nft);
+	if (nft || !f->uid || !f->landlock_fs || f->flags != PLAN_PROCESS)
+		return "tier 'process' with what it does not have";
+	for (int i = 0; i < NSBOX_LAYER_MAX; i++)
+		if ((PROCESS_ABSENT & NSBOX_LAYER_BIT(i))	? f->layer[i] == NSBOX_REQUIRE
+		    : (PROCESS_FOUNDATION & NSBOX_LAYER_BIT(i)) ? f->layer[i] != NSBOX_REQUIRE
+								: false)
+			return "layers of the tier 'process'";
+	for (size_t i = 0; i < n; i++)
+		if (ops[i].kind != OP_DIR && ops[i].kind != OP_FILE && ops[i].kind != OP_SYMLINK &&
+		    ops[i].kind != OP_MAKE_EXEC)
+			return "mount of the tier 'process'";
+	return NULL;
+}
+
 int blob_check(const void *base, size_t size, uint32_t magic, struct nsbox_error *err)
 {
 	struct blob b = { base, size };
@@ -472,6 +497,8 @@ int blob_check(const void *base, size_t size, uint32_t magic, struct nsbox_error
 		why = check_outputs(&b);
 	if (!why)
 		why = check_egress(&b);
+	if (!why && magic == PLAN_MAGIC)
+		why = check_process(&b);
 	return why ? bad(err, why) : 0;
 }
 

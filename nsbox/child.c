@@ -28,6 +28,8 @@
  *   capabilities  keep SETUID, SETGID, KILL and nothing else    leave a way to gain one
  *   landlock      enter the sandbox's one domain                (mounting is over: it forbids it)
  *   init filter   bound every later system call
+ *
+ * The tier "process" has a shorter table of its own: process_tier.h.
  */
 #include "nsbox/child.h"
 
@@ -117,7 +119,7 @@ static int default_signals(void)
 /* Nothing of the owner's stays: not its terminal, its files, its handlers, its session. */
 static int detach_from_owner(struct child *c, struct nsbox_error *err)
 {
-	const int keep[] = { c->control, c->files_fd, c->upper_from, c->disk };
+	const int keep[] = { c->control, c->files_fd, c->upper_from, c->disk, c->new_root };
 	int r = child_close_others(3, keep, ARRAY_SIZE(keep)); /* what could leak goes first */
 
 	if (r < 0)
@@ -228,10 +230,23 @@ int child_helper(struct child *c, const struct helper_job *job, struct nsbox_err
 
 /* ------------------------------------------------------------------ the table */
 
-static const struct {
+struct stage {
 	int stage;
 	int (*run)(struct child *, struct nsbox_error *);
-} stages[] = {
+};
+
+/* Of the tier "process": nothing is mounted, and the network is the filter's. */
+static const struct stage process_stages[] = {
+	{ NSBOX_STAGE_IDS, process_take_ids },
+	{ NSBOX_STAGE_MOUNT, stage_process_dir },
+	{ NSBOX_STAGE_FILES, stage_files },
+	{ NSBOX_STAGE_MASK, stage_process_exec },
+	{ NSBOX_STAGE_CAPABILITIES, stage_capabilities },
+	{ NSBOX_STAGE_LANDLOCK, stage_landlock },
+	{ NSBOX_STAGE_INIT_FILTER, stage_init_filter },
+};
+
+static const struct stage stages[] = {
 	{ NSBOX_STAGE_PROPAGATION, stage_propagation },
 	{ NSBOX_STAGE_SCRATCH, stage_scratch },
 	{ NSBOX_STAGE_OVERLAY, stage_overlay },
@@ -270,7 +285,7 @@ static int wait_for_go(struct child *c, struct nsbox_error *err)
  */
 static int take_ids(struct child *c, struct nsbox_error *err)
 {
-	if (c->single_id)
+	if (c->single_id || c->process)
 		return 0;
 	if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
 	    syscall(SYS_setresuid, 0, 0, 0) < 0)
@@ -315,19 +330,21 @@ static void wait_for_tick(struct child *c)
 
 static int set_up(struct child *c, struct nsbox_error *err)
 {
+	const struct stage *list = c->process ? process_stages : stages;
+	unsigned n = c->process ? ARRAY_SIZE(process_stages) : ARRAY_SIZE(stages);
 	int r = detach_from_owner(c, err);
 
 	if (r == 0)
 		r = wait_for_go(c, err);
 	if (r == 0)
 		r = take_ids(c, err);
-	for (unsigned i = 0; r == 0 && i < ARRAY_SIZE(stages); i++) {
+	for (unsigned i = 0; r == 0 && i < n; i++) {
 		uint64_t start = monotonic_us();
 
-		r = stages[i].run(c, err);
-		c->stage_us[stages[i].stage] = (uint32_t)(monotonic_us() - start);
+		r = list[i].run(c, err);
+		c->stage_us[list[i].stage] = (uint32_t)(monotonic_us() - start);
 		if (r < 0 && err->stage == NSBOX_STAGE_NONE)
-			err->stage = stages[i].stage;
+			err->stage = list[i].stage;
 	}
 	if (r == 0)
 		r = account(c, err);
@@ -341,7 +358,9 @@ _Noreturn void child_main(struct child *c)
 	struct ctl_report rep = { .magic = CTL_MAGIC, .kind = CTL_READY };
 	int r;
 
-	c->old_root = c->new_root = c->proc_mount = c->upper = -1;
+	c->old_root = c->proc_mount = c->upper = -1;
+	c->new_root = c->process ? c->process->dir : -1;
+	c->init_pid = c->process ? getpid() : 1; /* asked for only where it is not known */
 	/* What clone3 gave by succeeding. */
 	c->enforced =
 		c->want & (NSBOX_LAYER_BIT(NSBOX_LAYER_USER) | NSBOX_LAYER_BIT(NSBOX_LAYER_MOUNT) |
@@ -355,6 +374,6 @@ _Noreturn void child_main(struct child *c)
 	rep.not_enforced = c->not_enforced;
 	memcpy(rep.stage_us, c->stage_us, sizeof(rep.stage_us));
 	if (ctl_send(c->control, &rep, sizeof(rep), NULL, 0) < 0 || r < 0)
-		_exit(1);
+		init_end(c, 1);
 	init_serve(c);
 }

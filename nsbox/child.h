@@ -13,7 +13,9 @@
 #include <time.h>
 
 #include "nsbox/control.h"
+#include "nsbox/ids.h"
 #include "nsbox/plan_build.h"
+#include "nsbox/process_tier.h"
 #include "nsbox/share.h"
 
 struct child {
@@ -27,8 +29,10 @@ struct child {
 	const struct share *share; /* the host's directory of OP_SHARED */
 	bool track;		   /* the upper layer will be asked for */
 	bool single_id;		   /* one id is mapped: init and payload share it */
-	uint32_t want;		   /* layers that the plan asks for and the host has */
-	bool cgroup;		   /* the payload waits to be put into a control group */
+	struct ids_payload ids;	   /* the payload, as init sees it */
+	const struct process_box *process; /* of the tier "process", else NULL */
+	uint32_t want;			   /* layers that the plan asks for and the host has */
+	bool cgroup;			   /* the payload waits to be put into a control group */
 	bool observe;  /* refused calls go to an observer outside, who answers as the rule says */
 	int owner_pid; /* for the witness: must not exist inside */
 	/* filled on the way */
@@ -41,6 +45,7 @@ struct child {
 	int upper;	       /* O_PATH of the upper layer where it is tracked, or -1 */
 	struct timespec ready; /* what changes in it later is a program's doing */
 	int parent_pid;	       /* of a payload: init, or its leader */
+	int init_pid;	       /* as its children see it */
 };
 
 static inline const struct plan_fixed *child_fixed(const struct child *c)
@@ -70,6 +75,9 @@ int stage_hostname(struct child *c, struct nsbox_error *err);
 int stage_capabilities(struct child *c, struct nsbox_error *err);
 int stage_landlock(struct child *c, struct nsbox_error *err);
 int stage_init_filter(struct child *c, struct nsbox_error *err);
+/* Of the tier "process" (stage_process.c). */
+int stage_process_dir(struct child *c, struct nsbox_error *err);
+int stage_process_exec(struct child *c, struct nsbox_error *err);
 
 /* A layer that did not come about: the error where the plan requires it; else noted, and 0. */
 int layer_missing(struct child *c, int layer, int stage, int errnum, const char *what,
@@ -111,6 +119,12 @@ void payload_observe_begin(const struct child *c);
 int payload_drop_capabilities(struct nsbox_error *err);
 /* Say hello on the channel and wait until the owner has dealt with it. */
 int payload_hello(int channel, struct nsbox_error *err);
+/*
+ * Signal everything in the sandbox but init, and at its end, when nothing of it may be left, everything
+ * until there is nothing. In the tier "process" that is nobody's work but ours.
+ */
+void init_signal_all(struct child *c, int signal);
+_Noreturn void init_end(struct child *c, int status);
 /* fork(2) without libc's handlers: safe after clone. */
 int child_fork(void);
 

@@ -198,6 +198,12 @@ int nsbox_sandbox_exec_blob(struct nsbox_sandbox *sb, int blob_fd, const struct 
 	if (r < 0)
 		return r;
 	flags = exec_flags(&b, io);
+	if (sb->process && (flags & EXECF_TTY)) {
+		blob_unmap(&b);
+		return nsbox_fail(
+			err, NSBOX_E_UNSUPPORTED, 0,
+			"the tier 'process' has no terminals of its own: run it without one");
+	}
 	ex = exec_new(sb, blob_fixed(&b, struct exec_fixed));
 	blob_unmap(&b);
 	if (!ex)

@@ -329,6 +329,7 @@ uint32_t nsbox_host_layers(const struct nsbox_host *h)
 		{ h->landlock_abi >= 6, NSBOX_LAYER_LANDLOCK_SCOPES },
 		{ h->nftables, NSBOX_LAYER_NFTABLES },
 		{ h->cgroup_memory && h->cgroup_pids && h->cgroup_cpu, NSBOX_LAYER_CGROUP },
+		{ h->ids_kind == NSBOX_IDS_PRIVILEGED, NSBOX_LAYER_OWN_ID },
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(rest); i++)
@@ -488,6 +489,9 @@ const char *nsbox_host_remedy(const struct nsbox_host *h, int layer, char *buf, 
 		return buf;
 	case NSBOX_LAYER_SECCOMP:
 	case NSBOX_LAYER_WITNESS: return "needs CONFIG_SECCOMP_FILTER";
+	case NSBOX_LAYER_OWN_ID:
+		return "needs CAP_SETUID and CAP_SETGID, as nsboxd has them when it is started by "
+		       "root";
 	case NSBOX_LAYER_NO_NEW_PRIVS:
 	case NSBOX_LAYER_CAPABILITIES:
 	case NSBOX_LAYER_MAX: break;

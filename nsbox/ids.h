@@ -22,6 +22,10 @@
 #define IDS_PAYLOAD_BASE (IDS_IMAGE_BASE + 65536)
 #define IDS_SLOTS	 16384
 #define IDS_INSIDE	 1000 /* the payload, inside */
+/* Tier "process": init, and who ends what a payload has started (process_ids.c), of each slot. */
+#define IDS_INIT_BASE	(IDS_PAYLOAD_BASE + IDS_SLOTS + 1)
+#define IDS_REAPER_BASE (IDS_INIT_BASE + IDS_SLOTS)
+#define IDS_END		(IDS_REAPER_BASE + IDS_SLOTS)
 
 struct slot {
 	int lock_fd; /* holds the lock; -1: none */

@@ -5,7 +5,8 @@
  *
  * It is one loop over two descriptors, the control socket and a signalfd for SIGCHLD. The kernel
  * does the rest: a pid 1 ignores every signal it has no handler for, and when it exits all that
- * is left in the pid namespace is killed. That is why losing the owner is handled by _exit().
+ * is left in the pid namespace is killed. That is why losing the owner is handled by _exit(); where
+ * there is no pid namespace (process_tier.h) init ends all itself first.
  *
  * Several programs may run at once, each a row of a table. A row's process is the program, or its
  * leader (leader.c) where no control group holds together what a program of a kept sandbox starts.
@@ -42,11 +43,59 @@ struct init {
 	struct init_files files;
 };
 
+/* ------------------------------------------------------------------ everything */
+
+#define CHILDREN "/proc/thread-self/children"
+
+/* Ours and no others: their own come to us when they have ended. */
+static void signal_children(int signal)
+{
+	char text[4096], *p = text;
+
+	if (read_small_file(AT_FDCWD, CHILDREN, text, sizeof(text)) < 0)
+		return;
+	while (*p) {
+		pid_t pid = 0;
+
+		for (; *p >= '0' && *p <= '9'; p++)
+			pid = 10 * pid + (*p - '0');
+		/* A child that is not reaped keeps its number: it is nobody else's. */
+		if (pid > 1 && kill(pid, signal) == 0)
+			kill(-pid, signal); /* a group of this number can only be of its making */
+		p += *p != '\0';
+	}
+}
+
+void init_signal_all(struct child *c, int signal)
+{
+	if (!c->process) {
+		kill(-1, signal); /* everything in the namespace but us */
+		return;
+	}
+	if (c->process->own_ids)
+		process_signal_user(c->process, signal);
+	if (!c->process->own_ids || signal == SIGKILL)
+		signal_children(signal);
+}
+
+/* Of a pid namespace it is the kernel that ends all. */
+_Noreturn void init_end(struct child *c, int status)
+{
+	int gone;
+
+	while (c->process) {
+		init_signal_all(c, SIGKILL);
+		if (waitpid(-1, &gone, __WALL) < 0 && errno == ECHILD)
+			break;
+	}
+	_exit(status);
+}
+
 static void tell(struct init *in, struct ctl_report *rep)
 {
 	rep->magic = CTL_MAGIC;
 	if (ctl_send(in->child->control, rep, sizeof(*rep), NULL, 0) < 0)
-		_exit(0); /* no one is there to hear it */
+		init_end(in->child, 0); /* no one is there to hear it */
 }
 
 /* ------------------------------------------------------------------ exec */
@@ -151,7 +200,7 @@ static void start(struct init *in, const struct ctl_request *req, int *fds, unsi
 	/* The owner is trusted, but a mistake of its must not look like a run. */
 	if (!sort_fds(req, fds, n, &io, &prober) || !row) {
 		close_all(fds, n);
-		_exit(2);
+		init_end(in->child, 2);
 	}
 	*row = (struct running){ .id = req->id, .kill_rest = req->flags & EXECF_KILL_REST };
 	r = blob_map(fds[0], EXEC_MAGIC, &exec, &rep.error);
@@ -190,7 +239,7 @@ static void deliver(struct init *in, const struct ctl_request *req)
 		return;
 	program = r->note ? __atomic_load_n(&r->note->program, __ATOMIC_ACQUIRE) : r->pid;
 	if (req->all)
-		kill(-1, req->signal); /* everything in the namespace but us */
+		init_signal_all(in->child, req->signal);
 	else if (!r->left)
 		signal_group(program, req->signal);
 }
@@ -211,7 +260,7 @@ static void end_rest(struct init *in, struct ctl_report *rep)
 	int gone;
 
 	for (;;) {
-		kill(-1, SIGKILL);
+		init_signal_all(in->child, SIGKILL);
 		pid_t pid = wait4(-1, &gone, __WALL, &rest);
 
 		if (pid < 0 && errno == ECHILD)
@@ -235,10 +284,13 @@ static bool is_full(const char *path)
 static bool disk_full(const struct init *in)
 {
 	const struct blob *plan = in->child->plan;
-	bool full = is_full("/"); /* an overlay answers for its upper layer */
+	bool full;
 	size_t n;
 	const struct mount_op *ops = blob_get(plan, SEC_OPS, sizeof(*ops), &n);
 
+	if (in->child->process) /* one file system of the host */
+		return is_full(in->child->process->path);
+	full = is_full("/"); /* an overlay answers for its upper layer */
 	for (size_t i = 0; i < n; i++)
 		full |= ops[i].kind == OP_TMPFS && is_full(blob_get_str(plan, ops[i].dst));
 	return full;
@@ -254,7 +306,8 @@ static void finished(struct init *in, struct running *r, int status, const struc
 		rep.status = r->note->status;
 		rep.cpu_us = r->note->cpu_us;
 	} else if (r->note && r->note->program) {
-		kill(-1, SIGKILL); /* a leader is lost: nobody can tell whose is what */
+		init_signal_all(in->child,
+				SIGKILL); /* a leader is lost: nobody can tell whose is what */
 	}
 	rep.full = disk_full(in); /* before what others hold goes with them */
 	if (r->kill_rest)
@@ -323,8 +376,10 @@ static void usage(struct init *in)
 	size_t n;
 	const struct mount_op *ops = blob_get(plan, SEC_OPS, sizeof(*ops), &n);
 
-	/* An overlay answers for its upper layer. */
-	if (!in->child->on_disk)
+	/* An overlay answers for its upper layer. In the tier "process" nothing is in memory by plan. */
+	if (in->child->process)
+		n = 0;
+	else if (!in->child->on_disk)
 		rep.bytes = held_by("/");
 	for (size_t i = 0; i < n; i++) {
 		if (ops[i].kind == OP_TMPFS)
@@ -345,7 +400,8 @@ static void request(struct init *in)
 	int r = ctl_recv(in->child->control, &req, sizeof(req), fds, &n, 0);
 
 	if (r < 0 || req.magic != CTL_MAGIC)
-		_exit(0); /* the owner is gone (or no owner of ours): so are we, and all below */
+		init_end(in->child,
+			 0); /* the owner is gone (or no owner of ours): so are we, and all below */
 	switch (req.kind) {
 	case CTL_EXEC: start(in, &req, fds, n); break;
 	case CTL_SIGNAL: deliver(in, &req); break;
@@ -354,7 +410,7 @@ static void request(struct init *in)
 	case CTL_UPPER: init_files_upper(&in->files, &req, fds, n); break;
 	case CTL_FILES_CANCEL: init_files_cancel(&in->files, req.id); break;
 	case CTL_USAGE: usage(in); break;
-	default: _exit(2);
+	default: init_end(in->child, 2);
 	}
 }
 
@@ -379,12 +435,12 @@ _Noreturn void init_serve(struct child *c)
 	struct pollfd poll_fds[2];
 
 	init_files_init(&in.files, c);
-	c->parent_pid = 1; /* us: not asked for, so that the witness misses a pid namespace */
+	c->parent_pid = c->init_pid; /* us */
 	poll_fds[0] = (struct pollfd){ .fd = c->control, .events = POLLIN };
 	poll_fds[1] = (struct pollfd){ .fd = c->signals, .events = POLLIN };
 	for (;;) {
 		if (poll(poll_fds, 2, init_files_due(&in.files)) < 0 && errno != EINTR)
-			_exit(1);
+			init_end(c, 1);
 		/* Deaths first: a request may be about what has just ended. */
 		if (poll_fds[1].revents)
 			reap(&in);

@@ -30,7 +30,7 @@ static void tell(struct init_files *f, uint32_t id, struct ctl_report *rep)
 	if (rep->error.code && !id)
 		rep->error.stage = NSBOX_STAGE_COLLECT;
 	if (ctl_send(f->child->control, rep, sizeof(*rep), NULL, 0) < 0)
-		_exit(0); /* no one is there to hear it */
+		init_end(f->child, 0); /* no one is there to hear it */
 }
 
 static void close_all(int *fds, unsigned n)
@@ -66,13 +66,13 @@ static struct init_helper *place_for(struct init_files *f, uint32_t id)
 static void stop_all(struct init_files *f)
 {
 	if (f->stopping++ == 0)
-		kill(-1, SIGSTOP);
+		init_signal_all(f->child, SIGSTOP);
 }
 
 static void go_on(struct init_files *f)
 {
 	if (--f->stopping == 0)
-		kill(-1, SIGCONT);
+		init_signal_all(f->child, SIGCONT);
 }
 
 static void start(struct init_files *f, uint32_t id, const struct helper_job *job, uint64_t us,

@@ -45,7 +45,7 @@ static uint64_t cpu_of_children(void)
 
 /* Children that end later than the program still have to be taken, or they would stay as zombies;
  * while there are none there is nothing to do but to exist. */
-static _Noreturn void reap(pid_t program, struct leader_note *note)
+static _Noreturn void reap(pid_t init, pid_t program, struct leader_note *note)
 {
 	sigset_t chld;
 	int status;
@@ -59,7 +59,7 @@ static _Noreturn void reap(pid_t program, struct leader_note *note)
 			note->status = status;
 			note->cpu_us = cpu_of_children();
 			__atomic_store_n(&note->over, 1, __ATOMIC_RELEASE);
-			kill(1, SIGCHLD); /* init has it in a descriptor */
+			kill(init, SIGCHLD); /* it has that in a descriptor */
 		} else if (pid < 0 && errno == ECHILD) {
 			sigwaitinfo(&chld, NULL);
 		}
@@ -98,5 +98,5 @@ _Noreturn void leader_main(struct child *c, const struct blob *exec, struct payl
 		r = payload_drop_capabilities(&rep.error);
 	if (r < 0)
 		_exit(126); /* init sees a leader that is lost, and ends all */
-	reap(pid, note);
+	reap(c->init_pid, pid, note);
 }

@@ -52,7 +52,6 @@ void observe_forget(struct exec *ex)
 static int fork_observer(const struct nsbox_sandbox *sb, struct observer_task *task,
 			 struct observer *ret)
 {
-	struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uintptr_t)&ret->pidfd };
 	const struct sock_filter *filter =
 		blob_get(plan_blob(sb->plan), SEC_BPF, sizeof(*filter), &task->n);
 	auto_free struct sock_filter *copy = calloc(task->n, sizeof(*copy));
@@ -66,7 +65,7 @@ static int fork_observer(const struct nsbox_sandbox *sb, struct observer_task *t
 	}
 	if (r < 0)
 		return r;
-	pid = sys_clone3(&args, sizeof(args));
+	pid = sys_clone_pidfd(&ret->pidfd);
 	if (pid == 0)
 		observer_main(task);
 	r = pid < 0 ? -errno : 0;

@@ -29,7 +29,9 @@
 #include "nsbox/weaken.h"
 
 #define FD_FLOOR 16 /* what came from the owner is moved here, out of 0-4 */
-#define ENV_MAX	 (3 * BLOB_ENV_MAX)
+#define ENV_MAX	 (3 * BLOB_ENV_MAX + 1)
+/* Tier "process": how many of a thread's stack count as data, so that eight fit into 256 MB. */
+#define SMALL_STACK (2u << 20)
 
 /* ------------------------------------------------------------------ credentials */
 
@@ -69,20 +71,20 @@ int payload_drop_capabilities(struct nsbox_error *err)
 
 int payload_credentials(const struct child *c, struct nsbox_error *err)
 {
-	const struct plan_fixed *f = child_fixed(c);
+	const struct ids_payload *p = &c->ids;
 	uid_t r, e, s;
 
 	if (!c->single_id) {
 		if (syscall(SYS_setgroups, 0, NULL) < 0 ||
-		    syscall(SYS_setresgid, f->gid, f->gid, f->gid) < 0 ||
-		    syscall(SYS_setresuid, f->uid, f->uid, f->uid) < 0)
+		    syscall(SYS_setresgid, p->gid, p->gid, p->gid) < 0 ||
+		    syscall(SYS_setresuid, p->uid, p->uid, p->uid) < 0)
 			return nsbox_fail_at(err, NSBOX_STAGE_CREDENTIALS, NSBOX_E_SETUP, errno,
-					     "take the ids %u:%u", f->uid, f->gid);
+					     "take the ids %u:%u", p->uid, p->gid);
 	}
 	getresuid(&r, &e, &s);
-	if (r != f->uid || e != f->uid || s != f->uid)
+	if (r != p->uid || e != p->uid || s != p->uid)
 		return nsbox_fail_at(err, NSBOX_STAGE_CREDENTIALS, NSBOX_E_SANDBOX, EPERM,
-				     "the user id inside is %u, not %u", r, f->uid);
+				     "the user id inside is %u, not %u", r, p->uid);
 	return payload_drop_capabilities(err);
 }
 
@@ -213,8 +215,12 @@ static int resource_limits(const struct child *c)
 	/* The kernel counts per id and user namespace; a single id is init's and a leader's as well.
 	 * One more where there is a control group, so that it is the group that refuses, and
 	 * counts. */
-	const bool led = c->parent_pid != 1;
-	const uint64_t pids = (uint64_t)l->pids + (c->single_id ? 1U + led : 0U) + c->cgroup;
+	const bool led = c->parent_pid != c->init_pid;
+	const bool own = c->process && !c->process->own_ids; /* all of the caller's would count */
+	const uint64_t pids = own ? RLIM_INFINITY
+				  : (uint64_t)l->pids + (c->single_id ? 1U + led : 0U) + c->cgroup;
+	const uint64_t stack = c->process ? SMALL_STACK : 8u << 20;
+	const uint64_t data = c->process ? l->memory : RLIM_INFINITY;
 	const struct {
 		int resource;
 		uint64_t soft, hard;
@@ -226,7 +232,8 @@ static int resource_limits(const struct child *c)
 		{ RLIMIT_SIGPENDING, 1024, 1024 },
 		{ RLIMIT_NICE, 0, 0 },
 		{ RLIMIT_RTPRIO, 0, 0 },
-		{ RLIMIT_STACK, 8u << 20, RLIM_INFINITY },
+		{ RLIMIT_STACK, stack, RLIM_INFINITY },
+		{ RLIMIT_DATA, data, data },
 		{ RLIMIT_NPROC, pids, pids },
 		{ RLIMIT_CPU, cpu, cpu_end },
 	};
@@ -370,8 +377,11 @@ static int vectors(const struct child *c, const struct blob *exec, struct vector
 		ret->argv[i] = (char *)blob_get_str(exec, off[i]);
 	n = add_env(ret->env, 0, c->root);
 	n = add_env(ret->env, n, c->plan);
-	ret->env[add_env(ret->env, n, exec)] = NULL;
-	return 0;
+	n = add_env(ret->env, n, exec);
+	if (c->process)
+		ret->env[n++] = (char *)c->process->variable;
+	ret->env[n] = NULL;
+	return c->process ? process_view_vectors(c, ret->argv, ret->env, err) : 0;
 }
 
 static int enter_cwd(const struct child *c, const struct blob *exec, struct nsbox_error *err)
@@ -381,6 +391,8 @@ static int enter_cwd(const struct child *c, const struct blob *exec, struct nsbo
 
 	if (!*cwd)
 		cwd = blob_get_str(c->plan, child_fixed(c)->workdir);
+	if (c->process && process_view(c, cwd, now, sizeof(now)))
+		cwd = now;
 	if (chdir(cwd) < 0)
 		return nsbox_fail_at(err, NSBOX_STAGE_CWD, NSBOX_E_INVALID, errno,
 				     "enter the working directory '%s'", cwd);
@@ -476,6 +488,8 @@ static int lock_down(struct child *c, const struct blob *exec, struct payload_fd
 		r = limits(c, err);
 	if (r == 0)
 		r = payload_credentials(c, err);
+	if (r == 0 && c->process)
+		r = process_payload_bind(c, err);
 	if (r == 0 && (x->flags & EXECF_TTY)) /* after the ids: who opens it owns it */
 		r = terminal(fds, x, err);
 	if (r == 0)

@@ -140,7 +140,8 @@ enum plan_flags {
 	PLAN_ROOT_RDONLY = 1 << 0, /* the overlay root is mounted read-only (profile strict) */
 	PLAN_UPPER_DISK =
 		1 << 1, /* `disk` is more than memory: the upper layer is a file system on disk */
-	PLAN_FLAGS_ALL = (1 << 2) - 1
+	PLAN_PROCESS = 1 << 2, /* the tier "process": no namespaces, no mounts (process_tier.h) */
+	PLAN_FLAGS_ALL = (1 << 3) - 1
 };
 
 struct plan_limits {

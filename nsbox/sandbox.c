@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -23,12 +24,15 @@
 #include "nsbox/host_private.h"
 #include "nsbox/share.h"
 #include "nsbox/sys.h"
+#include "nsbox/tree.h"
 #include "nsbox/upper_disk.h"
 #include "nsbox/util.h"
 #include "nsbox/weaken.h"
 #include "overlay/root.h"
 
 #define SETUP_LIMIT_US 30000000 /* of a loaded host, with room */
+#define END_LIMIT_MS   10000	/* for an init that ends its processes itself */
+#define KILL_ROUNDS    100
 
 #ifdef NSBOX_WEAKEN
 uint32_t weaken_layers;
@@ -60,11 +64,26 @@ static void share_plan(const struct nsbox_sandbox *sb, bool share)
 	madvise((void *)b->base, b->size, share ? MADV_DOFORK : MADV_DONTFORK);
 }
 
+/* Nothing of a namespace: the older call, where containers hide the newer. */
+static pid_t clone_init(struct nsbox_sandbox *sb)
+{
+	/* No exit signal: the death of init must not look like one of the caller's own children. */
+	struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uintptr_t)&sb->pidfd };
+
+	if (sb->process)
+		return sys_clone_pidfd(&sb->pidfd);
+	args.flags |= host_namespace_flags(sb->want & ~weakened());
+	if (sb->cg.init >= 0) {
+		args.flags |= CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)sb->cg.init;
+	}
+	return sys_clone3(&args, sizeof(args));
+}
+
 static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, int child_end,
 		      int disk, const struct share *share, struct nsbox_error *err)
 {
-	struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uintptr_t)&sb->pidfd };
-	/* No exit signal: the death of init must not look like one of the caller's own children. */
+	const struct ids_payload inside = { sb->fixed->uid, sb->fixed->gid };
 	struct child child = {
 		.plan = plan_blob(sb->plan),
 		.root = nsbox_root_blob(root),
@@ -76,19 +95,17 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 		.share = share,
 		.track = sb->opt.track,
 		.single_id = sb->ids_kind == NSBOX_IDS_SINGLE,
+		.ids = sb->process ? sb->process->payload : inside,
+		.process = sb->process,
+		.new_root = sb->process ? sb->process->dir : -1,
 		.want = sb->want,
 		.cgroup = sb->cg.kind != NSBOX_CGROUP_NONE,
 		.observe = sb->opt.observe,
 		.owner_pid = getpid(),
 	};
 
-	args.flags |= host_namespace_flags(sb->want & ~weakened());
-	if (sb->cg.init >= 0) {
-		args.flags |= CLONE_INTO_CGROUP;
-		args.cgroup = (uint64_t)sb->cg.init;
-	}
 	share_plan(sb, true);
-	sb->pid = sys_clone3(&args, sizeof(args));
+	sb->pid = clone_init(sb);
 	if (sb->pid == 0)
 		child_main(&child);
 	share_plan(sb, false);
@@ -101,6 +118,29 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
  * What a sandbox is made of: no policy can do without. Init ends things with kill(-1) and mounts
  * over every path there is; outside namespaces of its own that would meet the host's.
  */
+static int check_process_tier(const struct nsbox_sandbox *sb, struct nsbox_error *err)
+{
+	uint32_t lacking = PROCESS_FOUNDATION & ~sb->want;
+
+	if (!sb->opt.process_tier)
+		return nsbox_fail_at(
+			err, NSBOX_STAGE_PROBE, NSBOX_E_UNSUPPORTED, EPERM,
+			"the plan is of the tier 'process', which the operator has not "
+			"accepted (minTier of nsboxd.json, nsbox run --tier process)");
+	for (int i = 0; lacking && i < NSBOX_LAYER_MAX; i++)
+		if (lacking & NSBOX_LAYER_BIT(i))
+			return nsbox_fail_at(err, NSBOX_STAGE_PROBE, NSBOX_E_UNSUPPORTED, 0,
+					     "no sandbox of the tier 'process' can be made without "
+					     "the layer '%s' (%s); see `nsbox doctor`",
+					     nsbox_layer_name(i), nsbox_layer_text(i));
+	if (sb->opt.track || sb->opt.upper_from > 0 || sb->opt.shared)
+		return nsbox_fail_at(
+			err, NSBOX_STAGE_PROBE, NSBOX_E_UNSUPPORTED, 0,
+			"the tier 'process' has no layers and no mounts: nothing of its "
+			"root can be listed, kept, restored or shared");
+	return 0;
+}
+
 static int check_foundation(const struct nsbox_sandbox *sb, struct nsbox_error *err)
 {
 	static const int foundation[] = {
@@ -108,6 +148,8 @@ static int check_foundation(const struct nsbox_sandbox *sb, struct nsbox_error *
 		NSBOX_LAYER_NET,  NSBOX_LAYER_ROOT,  NSBOX_LAYER_OVERLAY,
 	};
 
+	if (sb->fixed->flags & PLAN_PROCESS)
+		return check_process_tier(sb, err);
 	for (unsigned i = 0; i < ARRAY_SIZE(foundation); i++)
 		if (!(sb->want & NSBOX_LAYER_BIT(foundation[i])))
 			return nsbox_fail_at(err, NSBOX_STAGE_PROBE, NSBOX_E_UNSUPPORTED, 0,
@@ -120,6 +162,8 @@ static int check_foundation(const struct nsbox_sandbox *sb, struct nsbox_error *
 
 static int choose_layers(struct nsbox_sandbox *sb, struct nsbox_error *err)
 {
+	if (sb->fixed->flags & PLAN_PROCESS)
+		sb->opt.layers &= ~PROCESS_ABSENT;
 	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
 		uint32_t bit = NSBOX_LAYER_BIT(i);
 
@@ -155,10 +199,18 @@ static int check_egress(const struct nsbox_sandbox *sb, struct nsbox_error *err)
 static int take_host_things(struct nsbox_sandbox *sb, struct nsbox_error *err)
 {
 	uint32_t bit = NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP);
+	bool process = sb->fixed->flags & PLAN_PROCESS;
 	int r = 0;
 
 	sb->ids_kind = left_out(USER) ? NSBOX_IDS_SINGLE : host_ids_kind();
-	if (sb->ids_kind == NSBOX_IDS_PRIVILEGED || (sb->want & bit))
+	/* No user namespace makes it anybody else, and nothing may run as root outside. */
+	if (process && sb->ids_kind == NSBOX_IDS_SINGLE && (geteuid() == 0 || getegid() == 0))
+		return nsbox_fail_at(
+			err, NSBOX_STAGE_IDS, NSBOX_E_UNSUPPORTED, EPERM,
+			"the tier 'process' takes a user of the run's own: give root "
+			"CAP_SETUID, CAP_SETGID, CAP_SETPCAP, CAP_CHOWN and CAP_KILL, or run "
+			"as an ordinary user");
+	if (sb->ids_kind == NSBOX_IDS_PRIVILEGED || (sb->want & bit) || process)
 		r = slot_take(&sb->slot, err);
 	if (r < 0 || !(sb->want & bit))
 		return r;
@@ -244,11 +296,33 @@ static int make_upper(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 	bool poor = sb->opt.plain_tmpfs && !(sb->fixed->flags & PLAN_ROOT_RDONLY) &&
 		    strncmp(nsbox_root_digest(root), "host:", 5) != 0;
 
+	if (sb->process)
+		return 0;
 	if (sb->fixed->flags & PLAN_UPPER_DISK)
 		return make_disk(sb, root, ret, err);
 	/* Nobody asked for a disk: where there can be none the result says what is lost. */
 	sb->poor_upper = poor && make_disk(sb, root, ret, NULL) < 0;
 	return 0;
+}
+
+/* Of the tier "process": the run's directory; its image can only be the host, since that is what is there. */
+static int make_process_box(struct nsbox_sandbox *sb, const struct nsbox_root *root,
+			    struct nsbox_error *err)
+{
+	if (!(sb->fixed->flags & PLAN_PROCESS))
+		return 0;
+	if (strncmp(nsbox_root_digest(root), "host:", 5) != 0)
+		return nsbox_fail_at(
+			err, NSBOX_STAGE_IMAGE, NSBOX_E_UNSUPPORTED, 0,
+			"the tier 'process' has no root of its own: it runs from the image "
+			"'host' alone, not from '%s'",
+			nsbox_root_name(root));
+	sb->process = calloc(1, sizeof(*sb->process));
+	if (!sb->process)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make a sandbox");
+	process_init(sb->process);
+	return process_make(sb->process, nsbox_root_state(root), sb->slot.number,
+			    sb->ids_kind == NSBOX_IDS_PRIVILEGED, err);
 }
 
 static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
@@ -270,9 +344,10 @@ static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 		r = spawn_init(sb, root, child_end, disk, &share, err);
 	if (r < 0)
 		return r;
-	r = left_out(USER) ? 0
-			   : ids_write_maps(sb->pid, sb->ids_kind, payload_of(sb, &share),
-					    sb->fixed->uid, err);
+	r = left_out(USER) || sb->process
+		    ? 0
+		    : ids_write_maps(sb->pid, sb->ids_kind, payload_of(sb, &share), sb->fixed->uid,
+				     err);
 	if (r < 0)
 		return reason(sb, r, err);
 	r = sandbox_watch(sb, sb->control, WATCH_CONTROL, 0, err);
@@ -312,6 +387,8 @@ int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *ro
 		r = choose_layers(sb, err);
 	if (r == 0)
 		r = take_host_things(sb, err);
+	if (r == 0)
+		r = make_process_box(sb, root, err);
 	if (r == 0)
 		r = open_plumbing(sb, err);
 	if (r == 0)
@@ -390,12 +467,36 @@ int nsbox_sandbox_next(struct nsbox_sandbox *sb, int timeout_ms, struct nsbox_ev
 	return 0;
 }
 
+void sandbox_kill_init(struct nsbox_sandbox *sb)
+{
+	if (sb->pidfd < 0 || sb->gone)
+		return;
+	if (sb->process) {
+		/* While it lives, all that there is are its descendants. */
+		sys_pidfd_send_signal(sb->pidfd, SIGSTOP);
+		for (int i = 0; i < KILL_ROUNDS && tree_signal(sb->pid, SIGKILL, false) > 0; i++)
+			if (sb->process->own_ids)
+				process_signal_user(sb->process, SIGKILL);
+	}
+	if (sys_pidfd_send_signal(sb->pidfd, SIGKILL) < 0)
+		kill(sb->pid, SIGKILL); /* not yet reaped, its number is nobody else's */
+}
+
 void nsbox_sandbox_end(struct nsbox_sandbox *sb)
 {
-	/* Init ends by losing its socket, too; not yet reaped, its number is nobody else's. */
+	/* Init ends by losing its socket, too. Without a pid namespace it has something to do before. */
 	close_fd(&sb->control);
-	if (sb->pidfd >= 0 && !sb->gone && sys_pidfd_send_signal(sb->pidfd, SIGKILL) < 0)
-		kill(sb->pid, SIGKILL);
+	if (!sb->process)
+		sandbox_kill_init(sb);
+}
+
+/* It ends all that it has started first, and if it does not, that is done from here. */
+static void await_init(struct nsbox_sandbox *sb)
+{
+	struct pollfd p = { .fd = sb->pidfd, .events = POLLIN };
+
+	if (sb->process && poll(&p, 1, END_LIMIT_MS) != 1)
+		sandbox_kill_init(sb);
 }
 
 void nsbox_sandbox_free(struct nsbox_sandbox *sb)
@@ -407,6 +508,7 @@ void nsbox_sandbox_free(struct nsbox_sandbox *sb)
 	/* Init and with it all else: when the wait returns the pid namespace is empty. */
 	nsbox_sandbox_end(sb);
 	if (sb->pidfd >= 0 && !sb->gone) {
+		await_init(sb);
 		while (waitid(P_PIDFD, (id_t)sb->pidfd, &info, WEXITED | __WALL) < 0 &&
 		       errno == EINTR)
 			;
@@ -422,6 +524,9 @@ void nsbox_sandbox_free(struct nsbox_sandbox *sb)
 	close_fd(&sb->timer);
 	close_fd(&sb->epoll);
 	cgroup_close(&sb->cg);
+	if (sb->process)
+		process_done(sb->process);
+	free(sb->process);
 	slot_release(&sb->slot);
 	free(sb);
 }

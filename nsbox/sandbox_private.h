@@ -16,6 +16,7 @@
 #include "nsbox/egress_format.h"
 #include "nsbox/ids.h"
 #include "nsbox/plan_build.h"
+#include "nsbox/process_tier.h"
 
 enum phase {
 	PHASE_SETUP, /* until READY */
@@ -69,6 +70,7 @@ struct nsbox_sandbox {
 	bool poor_upper;  /* a tmpfs that overlayfs cannot do everything on */
 	int ids_kind;
 	struct slot slot;
+	struct process_box *process; /* of the tier "process", else NULL */
 	struct cgroup cg;
 
 	pid_t pid; /* init */
@@ -109,6 +111,9 @@ struct nsbox_sandbox {
 enum watched { WATCH_CONTROL = 1, WATCH_PIDFD, WATCH_TIMER, WATCH_EXEC, WATCH_OBSERVER };
 int sandbox_watch(struct nsbox_sandbox *sb, int fd, enum watched what, uint32_t id,
 		  struct nsbox_error *err);
+
+/* End init by force, with all that is there: by the kernel, or where no namespace does it, by us. */
+void sandbox_kill_init(struct nsbox_sandbox *sb);
 
 /* exec.c */
 struct exec *exec_find(struct nsbox_sandbox *sb, uint32_t id);

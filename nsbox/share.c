@@ -39,7 +39,7 @@ static int refuse(struct nsbox_error *err, const char *path, const char *why)
 /* Those of images and of other sandboxes are mapped already, or somebody else's. */
 static bool is_reserved(uint32_t id)
 {
-	return id >= IDS_IMAGE_BASE && id <= IDS_PAYLOAD_BASE + IDS_SLOTS;
+	return id >= IDS_IMAGE_BASE && id < IDS_END;
 }
 
 static int check_owner(const struct stat *st, bool choose, const char *path,

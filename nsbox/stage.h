@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct blob;
 struct child;
 struct mount_op;
 struct nsbox_error;
@@ -18,6 +19,11 @@ int set_mount_attr(int mount_fd, uint64_t attr, bool recursive);
 int clone_tree(int dir_fd, const char *path, bool recursive, uint64_t attr, int target_fd);
 /* A new, detached mount; opts are key, value, ..., NULL. */
 int new_mount(const char *fs, const char *const *opts, uint64_t attr);
+
+/* stage_root.c: directories, files and links of a blob, below the directory `up`. */
+int stage_fill(struct child *c, const struct blob *b, int up, struct nsbox_error *err);
+/* stage_lock.c: execute bits, for what the plan says. */
+int stage_make_exec(struct child *c, struct nsbox_error *err);
 
 /* stage_trust.c: of the mask stage. */
 int trust_op(struct child *c, const struct mount_op *op, struct nsbox_error *err);

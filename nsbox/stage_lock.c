@@ -90,11 +90,13 @@ static int mask(struct masks *m, int target, bool is_dir)
 }
 
 /* Execute where there is read. By path: nothing but us runs yet, and dst holds no link. */
-static int make_exec(const char *dst, const struct stat *st)
+static int make_exec(const struct child *c, const char *dst, const struct stat *st)
 {
+	const mode_t mode = (st->st_mode & 07777) | ((st->st_mode & 0444) >> 2);
+
 	if (!S_ISREG(st->st_mode))
 		return -EINVAL;
-	return chmod(dst, (st->st_mode & 07777) | ((st->st_mode & 0444) >> 2)) < 0 ? -errno : 0;
+	return fchmodat(c->new_root, dst + 1, mode, 0) < 0 ? -errno : 0;
 }
 
 struct exec_pattern {
@@ -170,10 +172,27 @@ static int mask_op(struct child *c, const struct mount_op *op, struct masks *mas
 	else if (op->kind == OP_READONLY)
 		r = clone_tree(target, "", true, MOUNT_ATTR_RDONLY, target);
 	else
-		r = make_exec(dst, &st);
+		r = make_exec(c, dst, &st);
 	if (r < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, r, "restrict '%s'", dst);
 	return 0;
+}
+
+static int mask_ops(struct child *c, uint16_t kind, struct masks *masks, struct nsbox_error *err)
+{
+	size_t n;
+	const struct mount_op *ops = blob_get(c->plan, SEC_OPS, sizeof(*ops), &n);
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (ops[i].kind == kind)
+			r = mask_op(c, &ops[i], masks, err);
+	return r;
+}
+
+int stage_make_exec(struct child *c, struct nsbox_error *err)
+{
+	return mask_ops(c, OP_MAKE_EXEC, NULL, err); /* nothing is mounted */
 }
 
 int stage_mask(struct child *c, struct nsbox_error *err)
@@ -188,10 +207,8 @@ int stage_mask(struct child *c, struct nsbox_error *err)
 	for (size_t i = 0; r == 0 && i < n; i++)
 		if (ops[i].kind == OP_TRUST)
 			r = trust_op(c, &ops[i], err);
-	for (unsigned k = 0; k < ARRAY_SIZE(order); k++)
-		for (size_t i = 0; r == 0 && i < n; i++)
-			if (ops[i].kind == order[k])
-				r = mask_op(c, &ops[i], &masks, err);
+	for (unsigned k = 0; r == 0 && k < ARRAY_SIZE(order); k++)
+		r = mask_ops(c, order[k], &masks, err);
 	close_fd(&masks.dir);
 	close_fd(&masks.file);
 	return r;
@@ -355,12 +372,12 @@ static int drop_bounding_set(void)
 	return 0;
 }
 
-static int keep_capabilities(void)
+static int keep_capabilities(bool any)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2] = { 0 };
 
-	for (unsigned i = 0; i < ARRAY_SIZE(kept); i++)
+	for (unsigned i = 0; any && i < ARRAY_SIZE(kept); i++)
 		data[kept[i] / 32].effective |= 1U << (kept[i] % 32);
 	data[0].permitted = data[0].effective;
 	data[1].permitted = data[1].effective;
@@ -372,11 +389,14 @@ int stage_capabilities(struct child *c, struct nsbox_error *err)
 	const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
 				   SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
 				   SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+	/* Who is nobody special has nothing to bound: no_new_privs keeps it that way. */
+	bool privileged = !c->process || c->process->own_ids;
 	int r;
 
 	/* A keyring of our own: the owner's session keys are not for the payload. Kernels without
-	 * keyrings answer ENOSYS, and have none to leak. */
-	if (syscall(SYS_keyctl, 1 /* JOIN_SESSION_KEYRING */, NULL) < 0 && errno != ENOSYS)
+	 * keyrings answer ENOSYS, and have none to leak; containers refuse the call to all in them. */
+	if (syscall(SYS_keyctl, 1 /* JOIN_SESSION_KEYRING */, NULL) < 0 && errno != ENOSYS &&
+	    !(c->process && errno == EPERM))
 		return nsbox_fail(err, NSBOX_E_SETUP, errno,
 				  "join a new session keyring (in a container, its seccomp profile "
 				  "has to allow keyctl)");
@@ -384,12 +404,13 @@ int stage_capabilities(struct child *c, struct nsbox_error *err)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "make init undumpable");
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "clear the ambient set");
-	r = left_out(CAPABILITIES) ? 0 : drop_bounding_set();
+	r = left_out(CAPABILITIES) || !privileged ? 0 : drop_bounding_set();
 	if (r < 0)
-		return nsbox_fail(err, NSBOX_E_SETUP, r, "drop the bounding set");
-	if (!left_out(CAPABILITIES) && prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
+		return nsbox_fail(err, NSBOX_E_SETUP, r, "drop the bounding set%s",
+				  c->process ? " (CAP_SETPCAP is needed)" : "");
+	if (privileged && !left_out(CAPABILITIES) && prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "lock the secure bits");
-	r = left_out(CAPABILITIES) ? 0 : keep_capabilities();
+	r = left_out(CAPABILITIES) ? 0 : keep_capabilities(privileged);
 	if (r < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, r, "drop capabilities");
 	if (!left_out(NO_NEW_PRIVS) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
@@ -485,9 +506,9 @@ static uint32_t landlock_layers(const struct plan_fixed *f)
 
 /* A root without the file that the domain hides could not show that it does. Looked up here once
  * for all programs of the sandbox, it costs each of their witnesses a tenth. */
-static int find_witness_file(struct nsbox_error *err)
+static int find_witness_file(const struct child *c, struct nsbox_error *err)
 {
-	if (access(WITNESS_FILE, F_OK) < 0)
+	if (faccessat(c->new_root, WITNESS_FILE + 1, F_OK, 0) < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno,
 				  "find '%s' in the root, which the witness tries to read",
 				  WITNESS_FILE);
@@ -526,9 +547,11 @@ int stage_landlock(struct child *c, struct nsbox_error *err)
 		if (r < 0)
 			return r;
 	}
-	r = f->landlock_fs ? add_image_trees(c, ruleset, err) : 0;
+	r = c->process	     ? process_add_trees(c, ruleset, err)
+	    : f->landlock_fs ? add_image_trees(c, ruleset, err)
+			     : 0;
 	if (r == 0 && f->landlock_fs)
-		r = find_witness_file(err);
+		r = find_witness_file(c, err);
 	if (r == 0 && f->landlock_fs && c->upper >= 0)
 		r = add_upper(c, ruleset, err);
 	if (r < 0)

@@ -103,7 +103,8 @@ static int owner_of(const struct child *c, const struct mount_op *op, int fd)
 {
 	const struct plan_fixed *f = child_fixed(c);
 
-	if (c->single_id || !(op->flags & OPF_OWNER_PAYLOAD))
+	/* Where the payload's own user makes it, nothing has to be given to it. */
+	if (c->single_id || c->process || !(op->flags & OPF_OWNER_PAYLOAD))
 		return 0;
 	return fchown(fd, f->uid, f->gid);
 }
@@ -156,7 +157,7 @@ static int make_parents(int up, const char *dst)
  * mounted: a directory there costs one system call, a mount of its own ten times that, and one
  * size limit holds for all of them.
  */
-static int fill_upper(struct child *c, const struct blob *b, int up, struct nsbox_error *err)
+int stage_fill(struct child *c, const struct blob *b, int up, struct nsbox_error *err)
 {
 	size_t n;
 	const struct mount_op *ops = blob_get(b, SEC_OPS, sizeof(*ops), &n);
@@ -265,9 +266,9 @@ int stage_overlay(struct child *c, struct nsbox_error *err)
 
 	if (up < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, errno, "open the upper layer");
-	r = fill_upper(c, c->root, up, err);
+	r = stage_fill(c, c->root, up, err);
 	if (r == 0)
-		r = fill_upper(c, c->plan, up, err);
+		r = stage_fill(c, c->plan, up, err);
 	if (r == 0 && c->upper_from >= 0)
 		r = go_on_from(c, up, err);
 	if (r < 0)

@@ -68,7 +68,7 @@ void stop_arm(struct nsbox_sandbox *sb)
 		if (!ex->start_error.code)
 			nsbox_fail_at(&ex->start_error, NSBOX_STAGE_LIMITS, NSBOX_E_SETUP, errno,
 				      "arm the timer of the run's deadline");
-	sys_pidfd_send_signal(sb->pidfd, SIGKILL);
+	sandbox_kill_init(sb);
 }
 
 void stop_enter(struct nsbox_sandbox *sb, struct exec *ex, enum exec_phase phase, uint64_t us)
@@ -104,7 +104,7 @@ static bool signal_tree(struct nsbox_sandbox *sb, struct exec *ex, int signal)
 		cgroup_leaf_signal(&sb->cg, ex->leaf, signal);
 		return cgroup_leaf_empty(&sb->cg, ex->leaf);
 	}
-	return ex->leader_fd < 0 || tree_signal(ex->leader, signal) == 0;
+	return ex->leader_fd < 0 || tree_signal(ex->leader, signal, !sb->process) == 0;
 }
 
 /* ------------------------------------------------------------------ ending */
@@ -172,7 +172,7 @@ static void on_deadline(struct nsbox_sandbox *sb, struct exec *ex)
 	case EXEC_KILL: /* init itself does not answer, */
 	case EXEC_REST: /* or processes there cannot be ended otherwise */
 	default:
-		sys_pidfd_send_signal(sb->pidfd, SIGKILL);
+		sandbox_kill_init(sb);
 		ex->deadline_us = 0;
 		break;
 	}
@@ -195,7 +195,7 @@ void stop_timer(struct nsbox_sandbox *sb)
 	if (read(sb->timer, &ticks, sizeof(ticks)) < 0)
 		return;
 	if (sb->deadline_us && now >= sb->deadline_us) {
-		sys_pidfd_send_signal(sb->pidfd, SIGKILL);
+		sandbox_kill_init(sb);
 		sb->deadline_us = 0;
 	}
 	for (struct exec *ex = sb->execs, *next; ex; ex = next) {

@@ -99,30 +99,31 @@ static bool is_nested(pid_t pid)
 }
 
 /* Looked at once more while the pidfd holds it: the number may have become another's since. */
-static void signal_member(const struct tree *t, unsigned i, pid_t root, int sig)
+static void signal_member(const struct tree *t, unsigned i, pid_t root, int sig, bool nested)
 {
 	auto_close int fd = pidfd_open(t->pid[i], 0);
 
 	/* With another parent by now: the next round's. */
-	if (fd >= 0 && holds(t, i, root, tree_parent(t->pid[i])) && is_nested(t->pid[i]))
+	if (fd >= 0 && holds(t, i, root, tree_parent(t->pid[i])) &&
+	    (!nested || is_nested(t->pid[i])))
 		sys_pidfd_send_signal(fd, sig);
 }
 
-int tree_signal(pid_t root, int sig)
+int tree_signal(pid_t root, int sig, bool nested)
 {
 	auto_free struct tree *t = tree_grow(root);
 
 	if (!t)
 		return -ENOMEM;
 	for (unsigned i = 0; i < t->count; i++)
-		signal_member(t, i, root, sig);
+		signal_member(t, i, root, sig, nested);
 	return (int)t->count;
 }
 
-void tree_signal_child(pid_t pid, pid_t parent, int sig)
+void tree_signal_child(pid_t pid, pid_t parent, int sig, bool nested)
 {
 	auto_close int fd = pidfd_open(pid, 0);
 
-	if (fd >= 0 && tree_parent(pid) == parent && is_nested(pid))
+	if (fd >= 0 && tree_parent(pid) == parent && (!nested || is_nested(pid)))
 		sys_pidfd_send_signal(fd, sig);
 }

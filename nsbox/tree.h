@@ -26,10 +26,11 @@ struct tree *tree_grow(pid_t root);
 /* 0 where there is no such process. */
 pid_t tree_parent(pid_t pid);
 /*
- * Signal every descendant of `root`. How many there were, 0: the root has none; or -ENOMEM.
+ * Signal every descendant of `root`; nested: of those only what is in a pid namespace below ours, as all
+ * of a sandbox with namespaces is. How many there were, 0: the root has none; or -ENOMEM.
  */
-int tree_signal(pid_t root, int sig);
+int tree_signal(pid_t root, int sig, bool nested);
 /* Signal a process if it is a child of `parent`. */
-void tree_signal_child(pid_t pid, pid_t parent, int sig);
+void tree_signal_child(pid_t pid, pid_t parent, int sig, bool nested);
 
 #endif

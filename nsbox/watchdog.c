@@ -11,6 +11,8 @@
  * Pages need not be mapped to be held: what the sandbox's tmpfs mounts hold init is asked for, what
  * its memfds hold is looked up, both less often.
  *
+ * In the tier "process" with the caller's own id processes are counted as well.
+ *
  * The limit is the sandbox's. Over it, who holds the most has to go: a running exec with all it has
  * started, or, of what earlier execs have left running, the largest family.
  */
@@ -67,11 +69,12 @@ static void add_share(struct share *sum, pid_t pid)
 	sum->shmem += field(text, "\nPss_Shmem:");
 }
 
-static uint64_t held_memory(pid_t init, uint64_t files, uint64_t limit)
+static uint64_t held_memory(pid_t init, uint64_t files, uint64_t limit, unsigned *ret_processes)
 {
 	struct tree *t = tree_grow(init);
 	uint64_t total = files;
 
+	*ret_processes = t ? t->count : 0;
 	if (!t)
 		return 0;
 	for (unsigned i = 0; i < t->count; i++)
@@ -212,12 +215,12 @@ static pid_t heaviest_left(const struct nsbox_sandbox *sb, uint64_t *ret_weight)
 static bool is_being_ended(const struct nsbox_sandbox *sb)
 {
 	for (const struct exec *ex = sb->execs; ex; ex = ex->next)
-		if (ex->stop_cause == NSBOX_CAUSE_MEMORY)
+		if (ex->stop_cause == NSBOX_CAUSE_MEMORY || ex->stop_cause == NSBOX_CAUSE_PIDS)
 			return true;
 	return false;
 }
 
-static void end_someone(struct nsbox_sandbox *sb)
+static void end_someone(struct nsbox_sandbox *sb, int cause)
 {
 	uint64_t running, left;
 	struct exec *ex = heaviest(sb, &running);
@@ -225,22 +228,40 @@ static void end_someone(struct nsbox_sandbox *sb)
 
 	sb->watch_at = monotonic_us() + WATCH_AFTER_KILL_US;
 	if (ex && (running >= left || !pid)) {
-		ex->watch_kills++;
-		stop_exec(sb, ex, NSBOX_CAUSE_MEMORY);
+		ex->watch_kills += cause == NSBOX_CAUSE_MEMORY;
+		stop_exec(sb, ex, cause);
 	} else if (pid) {
-		tree_signal(pid, SIGKILL);
-		tree_signal_child(pid, sb->pid, SIGKILL);
+		tree_signal(pid, SIGKILL, !sb->process);
+		tree_signal_child(pid, sb->pid, SIGKILL, !sb->process);
 	}
+}
+
+/* Where the kernel's limit would count all of the caller's processes: this one counts those here. */
+static bool counts_processes(const struct nsbox_sandbox *sb)
+{
+	return sb->process && !sb->process->own_ids;
+}
+
+/* Init's children that are ours: leaders, and who works on files. */
+static unsigned helpers(const struct nsbox_sandbox *sb)
+{
+	return sb->running + sb->files_running;
 }
 
 void watchdog_look(struct nsbox_sandbox *sb)
 {
+	const struct plan_limits *l = &sb->fixed->limits;
+	unsigned processes;
 	uint64_t now;
 
 	if (sb->watch_round++ % WATCH_FILES_EVERY == 0)
 		look_at_files(sb);
-	now = held_memory(sb->pid, sb->watch_files + sb->watch_memfds, sb->fixed->limits.memory);
+	now = held_memory(sb->pid, sb->watch_files + sb->watch_memfds, l->memory, &processes);
 	sb->watch_peak = MAX(sb->watch_peak, now);
-	if (now > sb->fixed->limits.memory && !is_being_ended(sb))
-		end_someone(sb);
+	if (is_being_ended(sb))
+		return;
+	if (now > l->memory)
+		end_someone(sb, NSBOX_CAUSE_MEMORY);
+	else if (counts_processes(sb) && processes > l->pids + helpers(sb))
+		end_someone(sb, NSBOX_CAUSE_PIDS);
 }

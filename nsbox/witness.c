@@ -12,7 +12,8 @@
  *   connect     TEST-NET-1 has no route in a namespace of its own; elsewhere it is "in progress"
  *   syscall     mount(2) of nothing: EFAULT from the kernel, EPERM or ENOSYS from the filter
  *   ptrace      init is of another id, or undumpable and more privileged
- *   process     our parent is pid 1, or the leader that has it; the owner's pid must not exist
+ *   process     our parent is pid 1, or the leader that has it; the owner's pid must not exist. In the
+ *               tier "process" it does, and must not be ours to signal
  *   capability  all sets empty, none to be had, no_new_privs on, filter mode 2
  *
  * It is part of every start, so it has to be cheap, and in a process just forked a call costs less
@@ -41,7 +42,7 @@ enum verdict { NOT_TRIED, HELD, HOLE };
 /* All that the kernel is shown. */
 struct scene {
 	const struct child *c;
-	char usr[24], dev[24], hidden[16];
+	char usr[24], dev[24], hidden[PROCESS_PATH + 24];
 	struct sockaddr_in to;
 	struct __user_cap_header_struct head;
 	struct __user_cap_data_struct data[2];
@@ -128,11 +129,25 @@ static enum verdict try_syscall(struct scene *s)
 
 static enum verdict try_ptrace(struct scene *s)
 {
-	return syscall(SYS_ptrace, PTRACE_SEIZE, 1, NULL, NULL) == 0 ? HOLE : HELD;
+	return syscall(SYS_ptrace, PTRACE_SEIZE, s->c->init_pid, NULL, NULL) == 0 ? HOLE : HELD;
+}
+
+/* Tier "process": the owner can be seen. Another user's is not ours to signal, nor one of the same user
+ * from inside a Landlock scope; without either nothing is claimed. */
+static enum verdict try_owner(struct scene *s)
+{
+	const uint32_t walls =
+		NSBOX_LAYER_BIT(NSBOX_LAYER_OWN_ID) | NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_SCOPES);
+
+	if (!(s->c->enforced & walls))
+		return NOT_TRIED;
+	return syscall(SYS_kill, s->c->owner_pid, 0) < 0 ? HELD : HOLE;
 }
 
 static enum verdict try_process(struct scene *s)
 {
+	if (s->c->process)
+		return try_owner(s);
 	if (syscall(SYS_getppid) != s->c->parent_pid)
 		return HOLE;
 	/* Pids grow: one above our own has not been given out inside yet. */
@@ -154,8 +169,10 @@ static enum verdict try_capability(struct scene *s)
 	for (int i = 0; i < 2; i++)
 		if (s->data[i].effective | s->data[i].permitted | s->data[i].inheritable)
 			return HOLE;
-	if (ask(PR_CAPBSET_READ, CAP_SYS_ADMIN) != 0 || ask(PR_GET_NO_NEW_PRIVS, 0) != 1 ||
-	    ask(PR_GET_SECCOMP, 0) != 2)
+	/* Who is nobody special may not empty the bounding set, and no_new_privs makes it empty words. */
+	if (!(s->c->process && s->c->single_id) && ask(PR_CAPBSET_READ, CAP_SYS_ADMIN) != 0)
+		return HOLE;
+	if (ask(PR_GET_NO_NEW_PRIVS, 0) != 1 || ask(PR_GET_SECCOMP, 0) != 2)
 		return HOLE;
 	return HELD;
 }
@@ -179,6 +196,8 @@ int witness_run(const struct child *c, struct ctl_report *rep, struct nsbox_erro
 	};
 	uint64_t start = monotonic_us();
 
+	if (c->process)
+		nsbox_format(s.hidden, sizeof(s.hidden), "%s" WITNESS_FILE, c->process->path);
 	s.to.sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1, TEST-NET-1 */
 	for (int i = 0; i < NSBOX_WITNESS_MAX; i++) {
 		enum verdict v = acts[i](&s);

@@ -40,7 +40,8 @@ enum nsbox_requirement {
 	X(LANDLOCK_SCOPES, "landlockScopes", PREFER, "no signal or abstract socket leaves the sandbox") \
 	X(NFTABLES, "nftables", PREFER, "packet filter: nothing but loopback")                    \
 	X(CGROUP, "cgroupLimits", PREFER, "memory, cpu and process limits by control groups")     \
-	X(WITNESS, "witness", REQUIRE, "the run's own process tried forbidden acts before it started")
+	X(WITNESS, "witness", REQUIRE, "the run's own process tried forbidden acts before it started") \
+	X(OWN_ID, "ownId", OFF, "tier process: a user and group of this run alone, outside")
 
 enum nsbox_layer {
 #define X(sym, name, def, text) NSBOX_LAYER_##sym,

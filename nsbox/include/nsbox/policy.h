@@ -64,6 +64,7 @@ struct nsbox_ceiling {
 	/* enum nsbox_allowance; root and shared (workspaces): to operators unless set */
 	uint32_t listen, jit, root, shared;
 	uint32_t syscall_groups; /* raw groups anyone may ask for, a bit each */
+	uint32_t min_tier;	 /* enum nsbox_tier: the weakest that is accepted; 0: namespace */
 	uint32_t n_hosts;	 /* 0 with hosts_listed: no host at all */
 	uint32_t hosts_listed;	 /* 0: any host */
 	char hosts[2048];	 /* n_hosts patterns, each with its NUL */
@@ -107,6 +108,9 @@ struct nsbox_resolve_options {
 	const char *skill_dir; /* inside path of the skill ("/skills/NAME"), NULL: none */
 	bool python_function;  /* subprocess none is exact for it (stacked filter) */
 	bool as_operator;      /* raw syscall names are accepted (the CLI's own user) */
+	/* Enum nsbox_tier: hold it by this tier, whatever more the host reaches; 0: by what the host
+	 * reaches, and no less than ceiling and manifest say. The operator's word. */
+	uint32_t tier;
 };
 
 int nsbox_policy_resolve(const struct nsbox_manifest *m, const struct nsbox_resolve_options *opt,

@@ -180,6 +180,9 @@ struct nsbox_sandbox_options {
 	/* Count refused system calls. Each exec then has a process outside that answers them, with
 	 * the errno that the plan's filter has for them and never otherwise. */
 	bool observe;
+	/* The operator accepts plans of the tier "process", which hold less (docs/THREAT-MODEL.md). They run
+	 * from the host's image alone, have no terminal, and no upper layer. */
+	bool process_tier;
 };
 
 /*
