@@ -10,9 +10,11 @@ static int add_filters(const struct nsbox_policy *p, struct blob_builder *b,
 		       struct nsbox_error *err)
 {
 	const struct seccomp_spec spec = { .arch = SECCOMP_ARCH_NATIVE, .extra = p->syscalls };
+	const unsigned most =
+		policy_is_process(p) ? SC_PAYLOAD & ~(unsigned)SC_OWN_NET : SC_PAYLOAD;
 	const unsigned traits[] = {
 		seccomp_traits(p),
-		SC_PAYLOAD | SC_INIT,
+		most | SC_INIT,
 	};
 	struct seccomp_program prog[ARRAY_SIZE(traits)];
 	int r = seccomp_compile(&spec, traits, ARRAY_SIZE(traits), prog, err);
@@ -40,6 +42,8 @@ static void add_fixed(const struct nsbox_policy *p, struct blob_builder *b, stru
 	f->flags = p->profile->root_rdonly ? PLAN_ROOT_RDONLY : 0;
 	if (p->limits.disk > p->limits.memory)
 		f->flags |= PLAN_UPPER_DISK;
+	if (policy_is_process(p))
+		f->flags = PLAN_PROCESS;
 	memcpy(f->layer, p->layer, sizeof(p->layer));
 	f->uid = f->gid = p->uid;
 	f->hostname = blob_str(b, p->hostname);
@@ -57,11 +61,14 @@ static int fill(const struct nsbox_policy *p, struct blob_builder *b, struct nsb
 	struct plan_fixed fixed = { 0 };
 	int r = add_filters(p, b, err);
 
-	if (r == 0 && p->layer[NSBOX_LAYER_NFTABLES] != NSBOX_OFF)
+	if (r == 0 && p->layer[NSBOX_LAYER_NFTABLES] != NSBOX_OFF && !policy_is_process(p))
 		r = compile_nftables(p, b, err);
 	if (r < 0)
 		return r;
-	compile_mounts(p, b);
+	if (policy_is_process(p))
+		compile_places(p, b);
+	else
+		compile_mounts(p, b);
 	r = compile_egress(p, b, err);
 	if (r < 0)
 		return r;

@@ -234,8 +234,8 @@ struct policy_host {
 struct nsbox_policy {
 	const struct profile *profile;
 	char manifest_sha256[65];
-	char *name;			/* of the manifest, "" */
-	uint32_t tier;			/* enum nsbox_tier that was asked for at least */
+	char *name;    /* of the manifest, "" */
+	uint32_t tier; /* enum nsbox_tier: what holds it at least; PROCESS: no more */
 	uint8_t layer[NSBOX_LAYER_MAX]; /* enum nsbox_requirement */
 	uint32_t landlock_abi;		/* to compile for; 0: no Landlock */
 	uint32_t subprocess;
@@ -279,6 +279,11 @@ struct nsbox_policy {
 	struct sock_filter noexec[16];
 	size_t n_noexec; /* instructions */
 };
+
+static inline bool policy_is_process(const struct nsbox_policy *p)
+{
+	return p->tier == NSBOX_TIER_PROCESS;
+}
 
 /* The operator's part of network (resolve_network.c). */
 int policy_take_egress(struct nsbox_policy *p, const struct nsbox_ceiling *c);
@@ -329,6 +334,7 @@ uint64_t landlock_fs_rights(uint32_t abi);
 const char *landlock_lost(const struct nsbox_policy *p, size_t i);
 void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f);
 void compile_mounts(const struct nsbox_policy *p, struct blob_builder *b);
+void compile_places(const struct nsbox_policy *p, struct blob_builder *b); /* tier "process" */
 int compile_nftables(const struct nsbox_policy *p, struct blob_builder *b, struct nsbox_error *err);
 /* Is anything to be reached outside? Only then is there egress. */
 bool policy_has_egress(const struct nsbox_policy *p);

@@ -115,6 +115,20 @@ static uint64_t net_rights(const struct nsbox_policy *p)
 	return p->network.mode == NETWORK_OPEN ? rights : rights | LANDLOCK_ACCESS_NET_CONNECT_TCP;
 }
 
+/* Tier "process": the run's own places, in its directory; what it sees of the host is added there. */
+static void add_places(const struct nsbox_policy *p, struct blob_builder *b,
+		       const struct plan_fixed *f, uint64_t run)
+{
+	static const char *const places[] = { "/tmp", "/var/tmp", POLICY_HOME, "/run",
+					      POLICY_WORKSPACE };
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+		add(b, f, places[i], run, true);
+	if (p->skill_dir)
+		add(b, f, p->skill_dir, p->skill_readonly ? READ | EXEC : run | EXEC, true);
+	add_list(p, b, f, p->exec, READ | EXEC, false);
+}
+
 void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f)
 {
 	/* "skill": programs come from the image and the skill, not from what the run wrote. */
@@ -128,6 +142,10 @@ void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, stru
 		f->landlock_scoped = LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | LANDLOCK_SCOPE_SIGNAL;
 	if (!f->landlock_fs)
 		return;
+	if (policy_is_process(p)) {
+		add_places(p, b, f, run);
+		return;
+	}
 	add(b, f, "/", FS(READ_DIR), false);
 	for (size_t i = 0; i < ARRAY_SIZE(image_trees); i++)
 		add(b, f, image_trees[i].path, image_trees[i].access, true);

@@ -564,7 +564,7 @@ static const struct json_field manifest_fields[] = {
 	{ "require",         json_take_members, .table = &require_table,
 	  .help = "layers of the sandbox; a default can be raised, not lowered" },
 	{ "minTier",         json_take_choice, AT(min_tier), .choices = tiers, .preset = "\"namespace\"",
-	  .help = "refuse hosts that reach less" },
+	  .help = "refuse hosts that reach less; \"process\" is taken only where the operator accepts it" },
 	{ "audit",           json_take_members, .table = &audit_table, .help = "records" },
 	{ "mcp",             json_take_members, .table = &mcp_table, .marks = JSON_DECLARATIVE, .help = "as a tool server" },
 	{ "tests",           json_take_list, AT(tests), .max = 256, .table = &test_table, .marks = JSON_DECLARATIVE,

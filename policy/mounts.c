@@ -122,6 +122,16 @@ static void add_granted(const struct nsbox_policy *p, struct blob_builder *b)
 			blob_op(b, OP_DIR, OPF_OWNER_PAYLOAD, 0755, NULL, *w, 0);
 }
 
+/* Directories of the run's own on the host; and what the witness may not read, though by mode it may. */
+void compile_places(const struct nsbox_policy *p, struct blob_builder *b)
+{
+	static const char witness[] = "witness\n";
+
+	add_dirs(p, b);
+	blob_file(b, "/.nsbox/witness", 0, 0444, witness, sizeof(witness) - 1);
+	add_executable(p, b);
+}
+
 void compile_mounts(const struct nsbox_policy *p, struct blob_builder *b)
 {
 	add_dirs(p, b);

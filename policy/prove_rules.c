@@ -111,6 +111,8 @@ const struct prove_rule prove_rules[] = {
 	{ "clone", SC_THREADS | SC_INIT, "threads", { ANY_OF(0, CLONE_THREAD) } },
 	{ "unshare", 0, "new namespaces", { ANY_OF(0, ~(uint32_t)(CLONE_FS | CLONE_FILES)) } },
 
+	{ "socket", SC_OWN_NET, "sockets of the host's network", {} },
+	{ "prlimit64", SC_OWN_NET, "others' limits", { ANY_OF(0, ALL) } },
 	{ "socket", 0, "families beside AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK",
 	  { IS_NOT(0, AF_UNIX), IS_NOT(0, AF_INET), IS_NOT(0, AF_INET6), IS_NOT(0, AF_NETLINK) } },
 	INET_SOCKETS(AF_INET, IPPROTO_ICMP),

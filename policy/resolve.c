@@ -234,10 +234,10 @@ int nsbox_policy_resolve(const struct nsbox_manifest *m, const struct nsbox_reso
 			 struct nsbox_policy **ret, struct nsbox_error *err)
 {
 	static int (*const steps[])(struct resolve *) = {
-		resolve_profile,  resolve_platform, resolve_compatibility, resolve_process,
-		resolve_limits,	  resolve_paths,    resolve_env,	   resolve_outputs,
-		resolve_syscalls, resolve_network,  resolve_trust,	   resolve_inputs,
-		resolve_later,	  resolve_layers,
+		resolve_profile, resolve_tier,	   resolve_platform, resolve_compatibility,
+		resolve_process, resolve_limits,   resolve_paths,    resolve_env,
+		resolve_outputs, resolve_syscalls, resolve_network,  resolve_trust,
+		resolve_inputs,	 resolve_later,	   resolve_layers,   resolve_process_tier,
 	};
 	static const struct nsbox_ceiling none;
 	struct resolve rs = { .m = m, .opt = opt, .ceiling = opt->ceiling ? opt->ceiling : &none };

@@ -25,6 +25,11 @@ int resolve_trust(struct resolve *rs);
 int resolve_process(struct resolve *rs);
 int resolve_syscalls(struct resolve *rs);
 int resolve_inputs(struct resolve *rs);
+/* resolve_tier.c: which it is to be; and what the tier "process" cannot hold, refused by name. */
+int resolve_tier(struct resolve *rs);
+int resolve_process_tier(struct resolve *rs);
+#define TIER_REMEDY                                                                                \
+	"where user namespaces can be made there is the tier \"namespace\" (nsbox doctor)"
 int resolve_later(struct resolve *rs); /* what this version has no enforcement for */
 
 /* At the place where rs->r is: asked and granted; asked, optional and refused; not to be run. */

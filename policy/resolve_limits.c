@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nsbox/process_tier.h"
 #include "nsbox/util.h"
 #include "policy/resolve.h"
 
@@ -172,17 +173,36 @@ static void resolve_landlock(struct resolve *rs)
 	p->landlock_abi = MIN(abi, 6u); /* later ABIs add nothing that is asked for here */
 }
 
+/* What namespaces make, a run without them says that it lacks; and the rest is what it has. */
+static uint8_t layer_preset(const struct nsbox_policy *p, int layer)
+{
+	const uint32_t bit = NSBOX_LAYER_BIT(layer);
+
+	if (!policy_is_process(p))
+		return (uint8_t)nsbox_layer_default(layer);
+	if (PROCESS_FOUNDATION & bit)
+		return NSBOX_REQUIRE;
+	return layer == NSBOX_LAYER_LANDLOCK_TCP ? NSBOX_OFF : NSBOX_PREFER;
+}
+
 static int raise_layers(struct resolve *rs)
 {
 	size_t mark = json_enter(&rs->r, "require");
 
 	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
 		uint32_t asked = rs->m->require[i];
-		uint8_t preset = (uint8_t)nsbox_layer_default(i);
+		uint8_t preset = layer_preset(rs->p, i);
 
 		rs->p->layer[i] = preset;
 		if (asked == UNSET)
 			continue;
+		if (asked == NSBOX_REQUIRE && policy_is_process(rs->p) &&
+		    (PROCESS_ABSENT & NSBOX_LAYER_BIT(i))) {
+			json_enter(&rs->r, nsbox_layer_name(i));
+			return json_fail(&rs->r,
+					 "the tier \"process\" has no such layer: run it where the "
+					 "tier \"namespace\" is reached (nsbox doctor)");
+		}
 		if (asked < preset) {
 			json_enter(&rs->r, nsbox_layer_name(i));
 			return json_fail(&rs->r, "a manifest can only raise what is required; "
@@ -218,14 +238,10 @@ static int check_host(struct resolve *rs)
 
 static int check_tier(struct resolve *rs)
 {
-	uint32_t asked = rs->m->min_tier == UNSET ? NSBOX_TIER_NAMESPACE : rs->m->min_tier;
-	int have;
+	int have = nsbox_host_tier(rs->opt->host);
 
-	/* Runs without namespaces do not exist in this version, whatever a manifest would take. */
-	rs->p->tier = MAX(asked, (uint32_t)NSBOX_TIER_NAMESPACE);
 	if (rs->p->tier == NSBOX_TIER_CGROUP)
 		rs->p->layer[NSBOX_LAYER_CGROUP] = NSBOX_REQUIRE;
-	have = nsbox_host_tier(rs->opt->host);
 	if (have >= (int)rs->p->tier)
 		return 0;
 	/* The missing layer with its remedy says more than the name of the tier. */
@@ -250,8 +266,10 @@ int resolve_layers(struct resolve *rs)
 		return ret;
 	resolve_landlock(rs);
 	/* What is not redirected is refused by the packet filter: with egress it has to be there. */
-	if (policy_has_egress(rs->p))
+	if (policy_has_egress(rs->p) && !policy_is_process(rs->p))
 		rs->p->layer[NSBOX_LAYER_NFTABLES] = NSBOX_REQUIRE;
 	ret = check_tier(rs);
-	return ret < 0 ? ret : check_host(rs);
+	if (ret == 0)
+		ret = check_host(rs);
+	return ret;
 }

@@ -33,6 +33,11 @@ static int resolve_mode(struct resolve *rs)
 	if (asked != UNSET && asked > ceiling)
 		return json_fail(&rs->r, "\"%s\" is more than the operator's ceiling of \"%s\"",
 				 words[asked], words[ceiling]);
+	/* Not held to anything, so not given; with hosts it is they that are refused, each by itself. */
+	if (asked == NETWORK_OPEN && policy_is_process(rs->p))
+		return json_fail(&rs->r,
+				 "the tier \"process\" has no network: leave it out, or set "
+				 "\"none\"; " TIER_REMEDY);
 	rs->p->network.mode = asked == UNSET ? MIN(rs->p->profile->network, ceiling) : asked;
 	if (asked != UNSET && asked != NETWORK_NONE)
 		r = resolve_grant(rs, "%s", words[asked]);
@@ -94,6 +99,10 @@ static int judge_host(struct resolve *rs, const struct manifest_host *h, const c
 {
 	if (rs->p->network.mode == NETWORK_NONE)
 		return json_fail(&rs->r, "network.mode is \"none\" here");
+	if (policy_is_process(rs->p))
+		return json_fail(&rs->r,
+				 "the tier \"process\" has no network that could be held to "
+				 "hosts: " TIER_REMEDY);
 	if (!ceiling_covers(rs->ceiling, name))
 		return json_fail(&rs->r, "\"%.80s\" is not among the operator's hosts", name);
 	for (const uint32_t *p = h->ports; h->protocol == PROTOCOL_UDP && *p; p++)

@@ -136,6 +136,10 @@ static int judge_any(struct resolve *rs, const char *path)
 {
 	const char *dir = find_below(path, machinery);
 
+	if (policy_is_process(rs->p) && !policy_owns(path))
+		return json_fail(&rs->r,
+				 "would be the host's in the tier \"process\": its places are "
+				 "/workspace, /tmp, HOME, /skills and /run; " TIER_REMEDY);
 	return dir ? json_fail(&rs->r, "%s is managed by the sandbox", dir) : 0;
 }
 

@@ -133,9 +133,13 @@ static size_t add_call_rules(struct bpf_code *c, const struct seccomp_spec *spec
 	int nr = number_of(name, spec->arch);
 	size_t n = 0, i;
 
-	for (i = first; i < syscall_n_rules && !strcmp(syscall_rules[i].name, name); i++)
-		if (!(syscall_rules[i].unless & spec->traits) && n < RULES_PER_CALL)
+	for (i = first; i < syscall_n_rules && !strcmp(syscall_rules[i].name, name); i++) {
+		/* Behind one without conditions none is reached. */
+		bool decided = n && rules[n - 1]->cond[0].op == COND_NONE;
+
+		if (!(syscall_rules[i].unless & spec->traits) && n < RULES_PER_CALL && !decided)
 			rules[n++] = &syscall_rules[i];
+	}
 	/* What an operator allows by name is allowed whatever its arguments are. */
 	if (n && nr >= 0 && !in_list(spec->extra, name))
 		bpf_rules(c, (uint32_t)nr, rules, n);
@@ -293,7 +297,8 @@ unsigned seccomp_traits(const struct nsbox_policy *p)
 	return (p->ptrace ? SC_PTRACE : 0u) | (p->jit ? SC_JIT : 0u) |
 	       (p->threads ? SC_THREADS : 0u) | (p->memfd_exec ? SC_MEMFD_EXEC : 0u) |
 	       (p->netlink ? SC_NETLINK : 0u) | (p->listen ? SC_LISTEN : 0u) |
-	       (p->tmpfs[TMPFS_WORKSPACE].shared ? 0u : SC_SETID);
+	       (p->tmpfs[TMPFS_WORKSPACE].shared ? 0u : SC_SETID) |
+	       (policy_is_process(p) ? 0u : SC_OWN_NET);
 }
 
 unsigned seccomp_noexec(struct sock_filter *ret, unsigned max)

@@ -199,6 +199,9 @@ const struct arg_rule syscall_rules[] = {
 	{ "clone", SC_THREADS | SC_INIT, EPERM, { ANY(0, CLONE_THREAD) } },
 	{ "unshare", 0, EPERM, { ANY(0, ~(uint32_t)(CLONE_FS | CLONE_FILES)) } },
 
+	/* Tier "process": any socket would be one of the host's, and Unix sockets that others wait at are
+	 * reached by path, which no rule of Landlock's decides before ABI 9. */
+	{ "socket", SC_OWN_NET, EACCES, {} },
 	{ "socket", 0, RULE_PASS, { EQ(0, AF_UNIX) } },
 	INET_RULES(AF_INET, IPPROTO_ICMP),
 	INET_RULES(AF_INET6, IPPROTO_ICMPV6),
@@ -212,6 +215,9 @@ const struct arg_rule syscall_rules[] = {
 	{ "socket", 0, EAFNOSUPPORT, {} },
 	{ "socketpair", 0, RULE_PASS, { EQ(0, AF_UNIX) } },
 	{ "socketpair", 0, EAFNOSUPPORT, {} },
+
+	/* Tier "process" with the caller's own user: the limits of whatever else that one runs. */
+	{ "prlimit64", SC_OWN_NET, EPERM, { ANY(0, ALL_BITS) } },
 
 	/* Out-of-band data of Unix sockets (CVE-2025-38236), and connecting while sending. */
 	{ "sendto", 0, EPERM, { ANY(3, MSG_REFUSED) } },

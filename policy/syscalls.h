@@ -24,10 +24,12 @@ enum {
 	SC_NETLINK = 1 << 5,	/* may ask the kernel about sockets and devices */
 	SC_LISTEN = 1 << 6,	/* may wait for connections */
 	SC_SETID = 1 << 7,	/* may give files set-id bits: nothing of it outlives the run */
+	SC_OWN_NET = 1 << 8, /* has a network and processes of its own: all tiers but "process" */
 };
 /* The most generous payload: what init passes, besides SC_INIT. */
 #define SC_PAYLOAD                                                                                 \
-	(SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_NETLINK | SC_LISTEN | SC_SETID)
+	(SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_NETLINK | SC_LISTEN | SC_SETID |     \
+	 SC_OWN_NET)
 
 struct syscall_group {
 	const char *name;
