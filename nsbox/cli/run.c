@@ -149,6 +149,7 @@ static int make_policy(struct run *c, struct nsbox_error *err)
 		.host = &c->host,
 		.python_function = c->opt->python,
 		.as_operator = true,
+		.tier = c->opt->tier,
 		.ceiling = &ceiling,
 	};
 	int fd, r = nsbox_host_probe(&c->host, err);
@@ -474,6 +475,7 @@ static int start(struct run *c, struct theirs *t, struct nsbox_error *err)
 		.files_fd = c->files,
 		.egress = true,
 		.observe = true,
+		.process_tier = c->opt->tier == NSBOX_TIER_PROCESS,
 		.track = c->opt->changes || c->opt->commit || c->opt->save,
 		.upper_from = c->restore,
 	};

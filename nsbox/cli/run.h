@@ -32,7 +32,8 @@ struct run_options {
 	unsigned puts, collects, envs, opens;
 	struct cli_inputs inputs;
 	uint64_t timeout_ms;
-	int tty; /* -1: where stdin and stdout are terminals */
+	uint32_t tier; /* enum nsbox_tier; 0: what the host reaches */
+	int tty;       /* -1: where stdin and stdout are terminals */
 	bool verbose, changes, trace, timings;
 	char **argv;
 };

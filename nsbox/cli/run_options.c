@@ -102,6 +102,16 @@ static int set_timeout(void *ctx, const char *v)
 	return 0;
 }
 
+static int set_tier(void *ctx, const char *v)
+{
+	for (int t = NSBOX_TIER_PROCESS; t <= NSBOX_TIER_CGROUP; t++)
+		if (!strcmp(v, nsbox_tier_name(t))) {
+			((struct run_options *)ctx)->tier = (uint32_t)t;
+			return 0;
+		}
+	return cli_usage("--tier takes process, namespace or cgroup, not '%s'", v);
+}
+
 static int set_tty(void *ctx, const char *v)
 {
 	((struct run_options *)ctx)->tty = 1;
@@ -174,6 +184,8 @@ static const struct option_row rows[] = {
 	  set_cwd },
 	{ "timeout", 't', "SECONDS", "end it after so long (at most the policy's limit)",
 	  set_timeout },
+	{ "tier", 0, "TIER",
+	  "hold it by this tier: process (weaker, no namespaces), namespace, cgroup", set_tier },
 	{ "tty", 'T', NULL, "give it a terminal of its own", set_tty },
 	{ "no-tty", 0, NULL, "do not, even where this is one", set_no_tty },
 	{ "python", 'P', "FILE",

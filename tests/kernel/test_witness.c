@@ -330,6 +330,7 @@ static _Noreturn void witness(uint32_t enforced, int owner)
 		.enforced = enforced,
 		.owner_pid = owner,
 		.parent_pid = 1,
+		.init_pid = 1,
 	};
 	struct ctl_report rep = { 0 };
 	struct nsbox_error err = { 0 };

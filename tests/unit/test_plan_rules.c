@@ -356,7 +356,8 @@ static const struct {
 	size_t at, size;
 	uint64_t value;
 } numbers[] = {
-	{ NULL, AT(flags), PLAN_FLAGS_ALL },
+	{ NULL, AT(flags), PLAN_FLAGS_ALL & ~PLAN_PROCESS },
+	{ "tier 'process'", AT(flags), PLAN_PROCESS },
 	{ "flags", AT(flags), PLAN_FLAGS_ALL + 1 },
 	{ "flags", AT(flags), UINT32_MAX },
 	{ NULL, AT(layer[0]), NSBOX_REQUIRE },

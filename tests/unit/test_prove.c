@@ -17,10 +17,15 @@
 #include "policy/prove.h"
 #include "policy/syscalls.h"
 
-#define STANDARD (SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_LISTEN | SC_SETID)
-#define INIT	 (SC_PAYLOAD | SC_INIT)
+#define STANDARD                                                                                   \
+	(SC_PTRACE | SC_JIT | SC_THREADS | SC_MEMFD_EXEC | SC_LISTEN | SC_SETID | SC_OWN_NET)
+#define INIT (SC_PAYLOAD | SC_INIT)
 
-static const unsigned kinds[] = { STANDARD, SC_THREADS | SC_MEMFD_EXEC, SC_THREADS, 0, SC_PAYLOAD,
+#define PROCESS (STANDARD & ~(unsigned)SC_OWN_NET) /* tier "process" */
+
+static const unsigned kinds[] = { STANDARD,   SC_THREADS | SC_MEMFD_EXEC | SC_OWN_NET,
+				  PROCESS,    SC_THREADS | SC_OWN_NET,
+				  SC_OWN_NET, SC_PAYLOAD,
 				  INIT };
 #define KINDS (int)ARRAY_SIZE(kinds)
 #define ARCHS 2
@@ -70,7 +75,7 @@ START_TEST(real_filters_hold)
 
 	expect_clean(&rep);
 	ck_assert_uint_gt(rep.paths, rep.classes / 2);
-	ck_assert_uint_gt(rep.checks, 100);
+	ck_assert_uint_gt(rep.checks, traits & SC_OWN_NET ? 100u : 30u);
 	ck_assert_uint_eq(rep.instructions, p.n);
 	/* libseccomp checks the architecture again, after us; jumps behind rules that always match. */
 	ck_assert_uint_le(rep.n_unreached, 16);
@@ -96,7 +101,7 @@ END_TEST
 START_TEST(traits_are_told_apart)
 {
 	static const unsigned dropped[] = { SC_PTRACE,	SC_JIT,	   SC_THREADS, SC_MEMFD_EXEC,
-					    SC_NETLINK, SC_LISTEN, SC_SETID };
+					    SC_NETLINK, SC_LISTEN, SC_SETID,   SC_OWN_NET };
 	struct seccomp_program p = compile(_i, SC_PAYLOAD, NULL);
 
 	for (size_t i = 0; i < ARRAY_SIZE(dropped); i++) {
@@ -352,7 +357,7 @@ int main(void)
 	tcase_add_loop_test(tc, real_filters_hold, 0, KINDS * ARCHS);
 	tcase_add_loop_test(tc, operator_calls, 0, ARCHS);
 	tcase_add_loop_test(tc, traits_are_told_apart, 0, ARCHS);
-	tcase_add_loop_test(tc, flipped_return, 0, 2 * ARCHS); /* standard, strict */
+	tcase_add_loop_test(tc, flipped_return, 0, 3 * ARCHS); /* standard, strict, process */
 	tcase_add_loop_test(tc, dropped_rules, 0, 2 * ARCHS);
 	tcase_add_loop_test(tc, no_arch_check, 0, ARCHS);
 	tcase_add_test(tc, one_x32_number);
