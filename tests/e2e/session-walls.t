@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import leftovers, paths, service, tap
+from nsboxtest import leftovers, service, tap
 
 COMMAND = "/v1/execute/command"
 ENDED = int(os.environ.get("SESSIONS_ENDED", "8"))
@@ -107,8 +107,7 @@ def everywhere():
 
 def test_memory(t):
     """What a session wrote to memory goes with its mount namespace, and that with its last process."""
-    # AddressSanitizer keeps what was freed for a while: not here, where it is what is looked for.
-    with service.Daemon(env={"ASAN_OPTIONS": "quarantine_size_mb=0:thread_local_quarantine_size_kb=0"} if paths.ASAN else None) as d:
+    with service.Daemon() as d:
         sizes, mounts, found = [], [], lasting(d)
         spawn = found["nsbox-spawn"]
         for i in range(ENDED):
