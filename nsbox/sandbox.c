@@ -126,7 +126,7 @@ static int check_process_tier(const struct nsbox_sandbox *sb, struct nsbox_error
 		return nsbox_fail_at(
 			err, NSBOX_STAGE_PROBE, NSBOX_E_UNSUPPORTED, EPERM,
 			"the plan is of the tier 'process', which the operator has not "
-			"accepted (minTier of nsboxd.json, nsbox run --tier process)");
+			"accepted (nsbox run --tier process)");
 	for (int i = 0; lacking && i < NSBOX_LAYER_MAX; i++)
 		if (lacking & NSBOX_LAYER_BIT(i))
 			return nsbox_fail_at(err, NSBOX_STAGE_PROBE, NSBOX_E_UNSUPPORTED, 0,
