@@ -52,6 +52,7 @@ NAMES = outside.Script(outside.zone({
     "mapped.test": ["::ffff:10.9.9.9"], "nat64.test": ["64:ff9b::a09:909"], "sixtofour.test": ["2002:a09:909::1"],
     "metadata.test": ["169.254.169.254"], "zero.test": ["0.0.0.0"], "any.test": ["::"], "both.test": ["10.9.9.9", "127.0.0.1"],
     "dead.test": ["127.0.0.1"], "closed.test": ["127.0.0.2"], "six.test": ["::1"],
+    "stalled.test": ["127.0.0.9"], "one-stalls.test": ["127.0.0.9", "127.0.0.1"],
 }))
 
 MEET = r"""
@@ -185,6 +186,32 @@ def test_ipv6(t):
     code = ("import socket\nfor f in (socket.AF_INET, socket.AF_INET6):\n    a = socket.getaddrinfo('allowed.test', %d, f, socket.SOCK_STREAM)[0][4]\n"
             "    s = socket.socket(f); s.connect(a); s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); print(s.getpeername() == a or s.getpeername()[:2] == a[:2], b'hello' in s.recv(4096))" % WEB.port)
     t.equal(run(code, manifest=allow("allowed.test")).out, "True True\n" * 2, "by either family inside; getpeername agrees")
+
+
+def stall(address, port):
+    """Sockets that keep an address from answering to SYNs: its queue is full."""
+    full = socket.socket()
+    full.bind((address, port))
+    full.listen(0)
+    held = [full]
+    for _ in range(4):
+        s = socket.socket()
+        s.setblocking(False)
+        s.connect_ex((address, port))
+        held.append(s)
+    return held
+
+
+def test_an_address_that_stalls(t):
+    held = stall("127.0.0.9", WEB.port)
+    code = ("import socket, sys\nfor host in sys.argv[1:]:\n    s = socket.create_connection((host, %d), 10); s.settimeout(3)\n"
+            "    try: s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); print(b'hello' in b''.join(iter(lambda: s.recv(4096), b'')))\n"
+            "    except TimeoutError: print('stalls')" % WEB.port)
+    done = run(code, "one-stalls.test", "stalled.test", manifest=allow("stalled.test", "one-stalls.test"),
+               opts=options(opened=("127.0.0.0/8",)))
+    t.equal(done.out, "True\nstalls\n", "of several addresses the next is tried before one that says nothing is given up")
+    for s in held:
+        s.close()
 
 
 def test_limits_of_bytes(t):
