@@ -235,6 +235,10 @@ static struct object network(const struct nsbox_policy *p)
 	put_list(&o, "denyCidrs", p->network.deny_cidrs);
 	put_str(&o, "mode", modes[p->network.mode]);
 	if (policy_has_egress(p)) {
+		if (p->network.idle_ms)
+			put_u64(&o, "connectionIdle", p->network.idle_ms);
+		if (p->network.open_ms)
+			put_u64(&o, "connectionTime", p->network.open_ms);
 		put_list(&o, "openNetworks", p->network.opened);
 		if (p->network.tls_ports)
 			put_list(&o, "tlsPorts", p->network.tls_ports);

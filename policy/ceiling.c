@@ -11,9 +11,10 @@
 #include "policy/syscalls.h"
 
 #define AT(member) offsetof(struct reading, member)
+#define DAYS_7	   (UINT64_C(7) * 86400 * 1000)
 
 struct reading {
-	uint64_t memory, disk, wall_ms, cpu_milli, transfer, transfer_rate;
+	uint64_t memory, disk, wall_ms, cpu_milli, transfer, transfer_rate, idle_ms, open_ms;
 	uint32_t pids, open_files, network, listen, jit, root, shared, connections;
 	char **hosts, **groups, **opened, *banned, *certificates;
 	uint32_t *tls_ports;
@@ -38,6 +39,8 @@ static const struct json_field fields[] = {
 	{ "connections",   json_take_u32,     AT(connections), .min = 1, .max = 65536, .help = "of a run to the outside, at the same time" },
 	{ "transfer",      json_take_bytes,   AT(transfer), .min = 1, .help = "bytes of a run, to and from outside" },
 	{ "transferRate",  json_take_bytes,   AT(transfer_rate), .min = 1024, .help = "bytes of a run in a second, to and from outside" },
+	{ "connectionIdle", json_take_ms,     AT(idle_ms), .min = 1000, .max = DAYS_7, .help = "of a connection without a byte (1h)" },
+	{ "connectionTime", json_take_ms,     AT(open_ms), .min = 1000, .max = DAYS_7, .help = "of a connection in all (1d)" },
 	{ "listen",        json_take_flag,    AT(listen), .help = "process.listen" },
 	{ "jit",           json_take_flag,    AT(jit), .help = "process.jit" },
 	{ "sharedWorkspace", json_take_flag,  AT(shared), .help = "filesystem.workspace \"rw\": a directory of the host that is the operator's to name" },
@@ -82,6 +85,8 @@ static int put_egress(struct json_reader *r, const struct reading *from, struct 
 	c->connections = from->connections;
 	c->transfer = from->transfer;
 	c->transfer_rate = from->transfer_rate;
+	c->connection_idle_ms = from->idle_ms;
+	c->connection_ms = from->open_ms;
 	for (char *const *net = from->opened; net && *net; net++)
 		if (nsbox_ceiling_open(c, *net, &why) < 0) {
 			json_enter(r, "openNetworks");

@@ -71,6 +71,8 @@ static const struct row {
 	{ "/network/certificates",    JUST_CHANGED,     "certificate authorities of the operator" },
 	{ "/network/tlsPorts",        ENTRY_NARROWS,    "takes TLS for the name alone" },
 	{ "/network/connections",     MORE_IS_WIDER,    "connections" },
+	{ "/network/connectionIdle",  JUST_CHANGED,     "milliseconds without a byte" },
+	{ "/network/connectionTime",  JUST_CHANGED,     "milliseconds of a connection" },
 	{ "/network/transfer",        JUST_CHANGED,     "bytes to and from outside" },
 	{ "/network/transferRate",    JUST_CHANGED,     "bytes in a second" },
 	{ "/syscalls/allow",          ENTRY_WIDENS,     "system call allowed by name" },

@@ -119,6 +119,11 @@ static void add_all(struct section *s, const struct nsbox_policy *p)
 
 /* ------------------------------------------------------------------ the section */
 
+static uint32_t seconds(uint64_t ms, uint32_t otherwise)
+{
+	return ms ? (uint32_t)((ms + 999) / 1000) : otherwise;
+}
+
 static struct egress_head head_of(const struct nsbox_policy *p, const struct section *s)
 {
 	return (struct egress_head){
@@ -134,9 +139,9 @@ static struct egress_head head_of(const struct nsbox_policy *p, const struct sec
 			    .lookups_per_s = LOOKUPS_PER_S,
 			    .bytes = p->network.transfer,
 			    .bytes_per_s = p->network.transfer_rate,
-			    .idle_s = IDLE_S,
+			    .idle_s = seconds(p->network.idle_ms, IDLE_S),
 			    .connect_s = CONNECT_S,
-			    .total_s = TOTAL_S },
+			    .total_s = seconds(p->network.open_ms, TOTAL_S) },
 	};
 }
 

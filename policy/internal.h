@@ -263,6 +263,7 @@ struct nsbox_policy {
 		char **tls_ports;   /* of TLS for the name alone, NULL: none */
 		uint32_t connections;
 		uint64_t transfer, transfer_rate;
+		uint64_t idle_ms, open_ms; /* of a connection; 0: built-in */
 	} network;
 	char *hostname;
 	char *image; /* that it names, NULL: none */

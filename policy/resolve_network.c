@@ -210,6 +210,8 @@ int policy_take_egress(struct nsbox_policy *p, const struct nsbox_ceiling *c)
 	p->network.connections = c->connections ? c->connections : CONNECTIONS;
 	p->network.transfer = c->transfer;
 	p->network.transfer_rate = c->transfer_rate;
+	p->network.idle_ms = c->connection_idle_ms;
+	p->network.open_ms = c->connection_ms;
 	return split_bans(p, c->banned);
 }
 

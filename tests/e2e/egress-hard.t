@@ -114,6 +114,13 @@ def test_private_addresses(t):
                "[64:ff9b::a09:909]:80", "[2002:a09:909::1]:80", "[fd00:ec2::254]:80"]
     got, _ = meet({"network": {"mode": "open"}}, *literal, opts=options(opened=()))
     t.ok(set(got) <= {"ECONNREFUSED", "ENETUNREACH"}, "addresses themselves, in mode open", repr(got))
+    # inet_aton(3) takes these for 10.9.9.9, as browsers and curl do.
+    spelt = ["168364297", "0x0a090909", "01202204411", "10.9.2313", "012.9.0x909"]
+    got, _ = meet({"network": {"mode": "open"}}, *[host + ":80" for host in spelt], opts=options(opened=()))
+    t.equal(set(got), {"ECONNREFUSED"}, "in decimal, octal and hexadecimal forms")
+    done = run("import socket, sys\nfor host in sys.argv[1:]: print(socket.getaddrinfo(host, 80)[0][4][0])", *spelt,
+               manifest={"network": {"mode": "open"}})
+    t.equal(set(done.out.split()), {"10.9.9.9"}, "which are that address inside")
 
 
 def test_a_name_that_changes(t):
@@ -228,6 +235,41 @@ def test_limits_of_bytes(t):
             done = run(code, manifest=allow("allowed.test", ports=[server.port]), opts=options("--ceiling", f.name))
         n, seconds = (float(x) for x in (done.out.split() or ["0", "0"]))
         t.ok(judge(n, seconds), name, repr(done))
+
+
+def test_limits_of_time(t):
+    """Two connections: one that says nothing, one that never stops."""
+    def serve(c):
+        if c.recv(1) == b"t":
+            while True:
+                c.sendall(b"x")
+                time.sleep(0.1)
+        c.recv(1)
+
+    server = outside.Listener(serve)
+    code = """
+import select, socket, time
+two = {}
+for word in (b"q", b"t"):
+    s = socket.create_connection(("allowed.test", %d), 30)
+    s.sendall(word)
+    two[s] = word.decode()
+ended, deadline = [], time.monotonic() + 4
+while two and time.monotonic() < deadline:
+    for s in select.select(list(two), [], [], 0.2)[0]:
+        try: data = s.recv(4096)
+        except ConnectionResetError: data = b""
+        if not data: ended.append(two.pop(s))
+print(*sorted(ended))
+""" % server.port
+    for ceiling, want, name in (({"connectionIdle": "1s"}, "q", "one without a byte for too long is ended, one with bytes is not"),
+                                ({"connectionTime": "1s"}, "q t", "none lasts longer than it may"),
+                                ({}, "", "without either both go on")):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+            json.dump(ceiling, f)
+            f.flush()
+            done = run(code, manifest=allow("allowed.test", ports=[server.port]), opts=options("--ceiling", f.name))
+        t.equal(done.out.strip(), want, name)
 
 
 def children_of(pid):

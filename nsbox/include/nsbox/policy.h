@@ -72,6 +72,8 @@ struct nsbox_ceiling {
 	 * (each with its NUL), and a list of what is banned. */
 	uint32_t n_opened, connections;	  /* connections 0: built-in */
 	uint64_t transfer, transfer_rate; /* bytes, bytes in a second; 0: no limit */
+	/* Of one connection: without a byte, and in all; 0: built-in. At most 7 days. */
+	uint64_t connection_idle_ms, connection_ms;
 	uint16_t tls_ports[16]; /* ends with 0: where names take TLS for themselves alone */
 	char certificates
 		[16384]; /* of authorities that runs trust beside the image's, PEM; "" for none */
