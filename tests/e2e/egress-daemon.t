@@ -105,6 +105,22 @@ def test_many_at_once(t):
             t.equal(sorted({tuple(v or ()) for _, v in got}), [("hello",)], "runs at the same time, each with its own name")
 
 
+def status_of(pid):
+    with open("/proc/%d/status" % pid, encoding="ascii") as f:
+        return dict(line.split(":\t", 1) for line in f.read().splitlines() if ":\t" in line)
+
+
+def test_itself(t):
+    """What nsbox-egress may do on this machine, beside its supervisor, which is as it was started."""
+    with tempfile.TemporaryDirectory() as place, start(place) as daemon:
+        own, above = status_of(egress_of(daemon)), status_of(daemon.pid)
+        t.equal((own["Seccomp"], own["NoNewPrivs"], int(own["CapEff"], 16), int(own["CapPrm"], 16)),
+                ("2", "1", 0, 0), "nsbox-egress has a filter, no privilege and no way to gain one")
+        t.equal((above["Seccomp"], os.geteuid() == 0 and int(above["CapEff"], 16) == 0), ("0", False), "its supervisor is not so")
+        if os.geteuid() == 0:
+            t.ok(own["Uid"].split()[0] not in ("0", above["Uid"].split()[0]), "it is a user of its own", own["Uid"])
+
+
 def test_its_end(t):
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
