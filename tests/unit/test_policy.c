@@ -236,7 +236,8 @@ START_TEST(none_in_standard)
 	run_init(&run);
 	ck_assert_int_lt(resolve(&run, json), 0);
 	ck_assert_str_eq(run.err.msg, "/process/subprocess: \"none\" can be held for Python "
-				      "functions only; a command can have \"skill\"");
+				      "functions only, each in a sandbox of its own; commands and "
+				      "sessions can have \"skill\"");
 	run.opt.python_function = true;
 	ck_assert_int_eq(resolve(&run, json), 0);
 	ck_assert_ptr_nonnull(nsbox_policy_noexec_filter(run.p, &len));
