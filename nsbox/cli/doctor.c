@@ -40,6 +40,17 @@ static const struct option_row rows[] = {
 
 /* ------------------------------------------------------------------ advice */
 
+/* The layers that runs of this host's tier could have: ids of their own outside namespaces are of no
+ * use to those that have a user namespace. */
+static uint32_t concerned(const struct nsbox_host *h)
+{
+	uint32_t all = NSBOX_LAYER_BIT(NSBOX_LAYER_MAX) - 1;
+
+	return nsbox_host_tier(h) < NSBOX_TIER_NAMESPACE
+		       ? all
+		       : all & ~NSBOX_LAYER_BIT(NSBOX_LAYER_OWN_ID);
+}
+
 /* The layers that a tier takes and this host lacks. */
 static uint32_t lacking(const struct nsbox_host *h, int tier)
 {
@@ -135,8 +146,11 @@ static struct json_object *layers_json(const struct nsbox_host *h)
 	for (int i = 0; i < NSBOX_LAYER_MAX; i++) {
 		char buf[REMEDY_MAX];
 		const char *remedy = nsbox_host_remedy(h, i, buf, sizeof(buf));
-		struct json_object *row = json_object_new_object();
+		struct json_object *row;
 
+		if (!(concerned(h) & NSBOX_LAYER_BIT(i)))
+			continue;
+		row = json_object_new_object();
 		json_object_object_add(row, "layer", json_object_new_string(nsbox_layer_name(i)));
 		json_object_object_add(row, "available",
 				       json_object_new_boolean(have & NSBOX_LAYER_BIT(i)));
@@ -227,8 +241,9 @@ static void print_layers(const struct nsbox_host *h)
 	uint32_t have = nsbox_host_layers(h);
 
 	for (int i = 0; i < NSBOX_LAYER_MAX; i++)
-		printf("%-8s  %-16s %s\n", have & NSBOX_LAYER_BIT(i) ? "yes" : "MISSING",
-		       nsbox_layer_name(i), nsbox_layer_text(i));
+		if (concerned(h) & NSBOX_LAYER_BIT(i))
+			printf("%-8s  %-16s %s\n", have & NSBOX_LAYER_BIT(i) ? "yes" : "MISSING",
+			       nsbox_layer_name(i), nsbox_layer_text(i));
 }
 
 static void print_remedies(const struct nsbox_host *h, uint32_t layers, const char *title)
@@ -261,7 +276,7 @@ static void print_advice(const struct nsbox_host *h)
 {
 	int tier = nsbox_host_tier(h);
 	int next = tier < NSBOX_TIER_NAMESPACE ? NSBOX_TIER_NAMESPACE : NSBOX_TIER_CGROUP;
-	uint32_t need = lacking(h, next), all = ~nsbox_host_layers(h);
+	uint32_t need = lacking(h, next), all = concerned(h) & ~nsbox_host_layers(h);
 	const char *title = "Kernels that would add something:";
 	char line[80], profile[3000];
 

@@ -42,7 +42,9 @@ class Host:
 
     def missing(self, abi, user):
         aged = {layer for layer, needs in BY_ABI.items() if abi < needs}
-        return aged | (self.user_lacks if user else self.lacks)
+        # Without namespaces a run's own id outside is a layer, which takes root.
+        own = {"ownId"} if user and self.user_tier == "process" else set()
+        return aged | own | (self.user_lacks if user else self.lacks)
 
 
 # ---------------------------------------------------------------- what holds on every host
