@@ -65,6 +65,8 @@ int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* A file of at most max bytes, NUL-terminated (malloc'd); "-" is standard input. */
 int cli_read_file(const char *path, size_t max, char **ret, size_t *ret_len,
 		  struct nsbox_error *err);
+/* A shell's argv: the better one where there are two; interactive where it has a terminal. */
+extern char *cli_shell[];
 /* Path of a helper program: beside this one in a build tree, else the installed one. */
 const char *cli_libexec(const char *name, char *buf, int size);
 

@@ -29,6 +29,9 @@ const struct command commands[] = {
 	{ NULL, NULL, NULL },
 };
 
+char *cli_shell[] = { (char *)"/bin/sh", (char *)"-c",
+		      (char *)"command -v bash >/dev/null && exec bash; exec sh", NULL };
+
 int cli_error(const struct nsbox_error *err)
 {
 	const char *msg = err->msg[0] ? err->msg : nsbox_error_code_name(err->code);

@@ -237,9 +237,6 @@ static int check_together(const struct run_options *o)
 
 int run_parse_shell(int argc, char **argv, struct run_options *ret)
 {
-	/* The better shell where there are two; interactive where this is a terminal. */
-	static char *shell[] = { (char *)"/bin/sh", (char *)"-c",
-				 (char *)"command -v bash >/dev/null && exec bash; exec sh", NULL };
 	int r = parse(argc, argv, "nsbox shell [OPTION...]", ret);
 
 	if (r >= 0)
@@ -249,7 +246,7 @@ int run_parse_shell(int argc, char **argv, struct run_options *ret)
 	if (ret->python || ret->function || ret->params || ret->entry)
 		return cli_usage("--python, --function, --params and --entry say what to run: see "
 				 "`nsbox run --help`");
-	ret->argv = shell;
+	ret->argv = cli_shell;
 	return check_together(ret);
 }
 

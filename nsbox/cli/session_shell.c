@@ -163,9 +163,6 @@ static int converse(const struct job_options *o, struct json_object *body)
 
 int session_shell(int argc, char **argv)
 {
-	/* The better shell where there are two; interactive where this is a terminal. */
-	static char *shell[] = { (char *)"/bin/sh", (char *)"-c",
-				 (char *)"command -v bash >/dev/null && exec bash; exec sh", NULL };
 	struct job_options o = { 0 };
 	struct json_object *body;
 	int r = session_read_line(argc, argv,
@@ -178,7 +175,7 @@ int session_shell(int argc, char **argv)
 	if (*argv && !strcmp(*argv, "--"))
 		argv++;
 	body = json_object_new_object();
-	r = job_build(&o, *argv ? argv : shell, true, body);
+	r = job_build(&o, *argv ? argv : cli_shell, true, body);
 	if (r == 0)
 		r = converse(&o, body);
 	json_object_put(body);
