@@ -495,6 +495,21 @@ deb: ## Debian packages below build/deb
 	$(Q)cd $(DEB_TREE) && PATH=$(SYSTEM_PATH) dpkg-buildpackage --build=binary --no-sign -rfakeroot $(or $(filter -j%,$(MAKEFLAGS)),-j$(shell nproc))
 	@ls build/deb/*.deb
 
+# The tool as one file, for hosts that have none of its libraries. What it warns of is in parts of libcrypto
+# that are never called.
+LIBMNL_A ?= $(or $(wildcard $(shell $(CC) -print-file-name=libmnl.a)),build/static/libmnl.a)
+STATIC_SRC := $(CLI_SRC) $(SELFTEST_SRC) $(COMMON_SRC)
+build/static/libmnl.a: packaging/libmnl-archive
+	$(Q)packaging/libmnl-archive $@
+$(B)/nsbox-static: $(call obj,$(STATIC_SRC)) $(LIB_A) $(LIBMNL_A)
+	$(call say,LD,$@)
+	$(Q)rm -f $@; $(CC) -static-pie -Wl,-z,relro,-z,now,-z,noexecstack $(OPT_$(VARIANT)) -o $@ $(call obj,$(STATIC_SRC)) $(LIB_A) \
+		-Wl,--start-group $(shell $(PC) --libs --static libseccomp libnftnl json-c libcrypto libcap | sed 's/-lmnl//g') $(LIBMNL_A) \
+		-Wl,--end-group -pthread 2>&1 | grep -vE "in statically linked applications|in function .(dlfcn|BIO|DSO)" >&2; test -x $@
+static: ## the command line tool as one file without libraries, build/release/nsbox-static
+	$(Q)tests/support/install-packages build
+	$(Q)$(MAKE) --no-print-directory $(JOBS) $(B)/nsbox-static
+
 SIDECAR = build/sidecar/layout
 sidecar: deb ## an OCI image of the service for a container beside another, below build/sidecar (as root)
 	$(Q)mkdir -p $(dir $(SIDECAR))
@@ -525,7 +540,7 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all soak-files soak-pool soak-snapshots tests bench bench-egress bench-peers check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-deb sidecar check-sidecar check-heavy-here \
+.PHONY: all soak-files soak-pool soak-snapshots tests bench bench-egress bench-peers check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-deb static sidecar check-sidecar check-heavy-here \
 	check-sanitized quickstart soak soak-here sanitized asan ubsan fuzz-smoke fuzz-targets fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall deb dist help clean
 .DEFAULT_GOAL := all
