@@ -278,9 +278,9 @@ sanitized asan ubsan: ## the tests under AddressSanitizer and UndefinedBehaviorS
 	$(Q)$(MAKE) --no-print-directory VARIANT=$@ check-sanitized
 
 # Not under a sanitizer: what counts leftovers, memory or time of whole runs (the runtime's own would be
-# counted as well), shells, what lives in stand-ins for a host, what confines itself so far that the runtime cannot end, and the installed library.
+# counted as well, and what limits a process's data would find the runtime's shadow), shells, what lives in stand-ins for a host, what confines itself so far that the runtime cannot end, and the installed library.
 # SANITIZED=all takes them too.
-UNSANITIZED = $(addprefix %/,test_confine completion.t leaks.t selftest.t library.t journal.t crash.t load.t api.t clients.t cases-cli.t cases-daemon.t) \
+UNSANITIZED = $(addprefix %/,test_confine completion.t leaks.t selftest.t library.t journal.t crash.t load.t api.t clients.t cases-cli.t cases-daemon.t process-tier.t) \
 	$(addprefix %/,$(UNTRIED))
 # Not looked at under one yet: each is to leave this list when it has been.
 UNTRIED := session-walls.t release.t config.t doctor.t interactive.t \

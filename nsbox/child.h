@@ -124,7 +124,7 @@ int payload_hello(int channel, struct nsbox_error *err);
  * until there is nothing. In the tier "process" that is nobody's work but ours.
  */
 void init_signal_all(struct child *c, int signal);
-_Noreturn void init_end(struct child *c, int status);
+void init_end(struct child *c, int status) __attribute__((noreturn));
 /* fork(2) without libc's handlers: safe after clone. */
 int child_fork(void);
 

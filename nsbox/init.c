@@ -79,7 +79,7 @@ void init_signal_all(struct child *c, int signal)
 }
 
 /* Of a pid namespace it is the kernel that ends all. */
-_Noreturn void init_end(struct child *c, int status)
+void init_end(struct child *c, int status)
 {
 	int gone;
 
