@@ -165,6 +165,8 @@ def expect_files(user):
     """Images and upper layers, where temporary files are on a disk: an old tmpfs keeps no user.* attributes."""
     def expect(t, m):
         for name, only in FILES.items():
+            if user and name == "changes.t" and version(platform.release().split("-")[0])[:2] < [6, 6]:
+                continue  # refused there, which disk.t sees
             m.tap(t, ("as a user: " if user else "") + name, "tests/e2e/" + name, user=user, NSBOX_MUST_WORK="1",
                   TMPDIR="/var/tmp", NSBOX_ONLY=only)
     return expect
