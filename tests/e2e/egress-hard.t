@@ -195,6 +195,39 @@ def test_ipv6(t):
     t.equal(run(code, manifest=allow("allowed.test")).out, "True True\n" * 2, "by either family inside; getpeername agrees")
 
 
+# As a container engine has it: the only name server is on its own loopback, and resolv.conf says so.
+LIKE_AN_ENGINE = """
+set -e
+ip link set lo up
+echo "nameserver 127.0.0.11" >"$1/resolv.conf"
+mount --bind "$1/resolv.conf" "$(readlink -f /etc/resolv.conf)"
+dnsmasq --conf-file=/dev/null --port=53 --listen-address=127.0.0.11 --bind-interfaces --no-resolv --no-hosts --pid-file= --user= --local=/test/ --address=/allowed.test/127.0.0.1
+nginx -c "$1/conf" >/dev/null 2>&1 &
+until curl -s -o /dev/null "http://127.0.0.1:$2/"; do sleep 0.1; done
+shift 2
+exec "$@"
+"""
+
+
+def test_the_name_server_of_an_engine(t):
+    if os.geteuid():
+        t.note("only root can give itself another /etc/resolv.conf here")
+        return
+    place = paths.scratch("egress-")
+    os.mkdir(place + "/files")
+    with open(place + "/conf", "w", encoding="ascii") as f:
+        f.write(outside.NGINX % {"place": place, "address": "127.0.0.1", "port": WEB.port, "more": ""})
+    with open(place + "/skill.json", "w", encoding="ascii") as f:
+        json.dump(dict(cli.MINIMAL, **allow("allowed.test")), f)
+    argv = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", LIKE_AN_ENGINE, "sh", place,
+            str(WEB.port), paths.NSBOX, "run", "--manifest", place + "/skill.json", "--egress-allow-private", "127.0.0.1"]
+    for more, want, name in (([], "hello", "its server on 127.0.0.11 is asked"),
+                             (["--egress-dns", "127.0.0.12"], "", "another, which is not there, gives no answer")):
+        done = subprocess.run([*argv, *more, "--", "curl", "-s", "-m", "20", "http://allowed.test:%d/" % WEB.port], capture_output=True,
+                              text=True, stdin=subprocess.DEVNULL, check=False, timeout=120)
+        t.equal(done.stdout, want, name) or t.note(done.stderr)
+
+
 def stall(address, port):
     """Sockets that keep an address from answering to SYNs: its queue is full."""
     full = socket.socket()
