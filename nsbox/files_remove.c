@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 
 #include "nsbox/files_verbs.h"
+#include "nsbox/sys.h"
 #include "nsbox/util.h"
 
 #define DEPTH	   32
@@ -77,14 +78,6 @@ static int take_one(struct removal *rm, int dir_fd, const char *name)
 		return 0;
 	return r < 0 ? r : 1;
 }
-
-struct dirent64_raw {
-	uint64_t ino;
-	int64_t off;
-	uint16_t reclen;
-	uint8_t type;
-	char name[];
-};
 
 /* Empty the innermost directory as far as it goes. 1: went into another, 2: something was there,
  * 0: it is empty. */

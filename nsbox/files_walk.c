@@ -16,14 +16,6 @@
 
 #define PROC_MAGIC 0x9fa0
 
-struct dirent64_raw {
-	uint64_t ino;
-	int64_t off;
-	uint16_t reclen;
-	uint8_t type;
-	char name[];
-};
-
 int files_open(int dir_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve)
 {
 	const uint64_t calm = flags & O_PATH ? 0 : O_NONBLOCK | O_NOCTTY;

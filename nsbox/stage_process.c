@@ -148,14 +148,6 @@ static bool is_hosts_own(const char *name)
 	return false;
 }
 
-struct dirent64_raw {
-	uint64_t ino;
-	int64_t off;
-	uint16_t reclen;
-	uint8_t type;
-	char name[];
-};
-
 /* What the skeleton has a copy of is read where it was copied from. */
 static int add_copies(const struct child *c, int ruleset, const char *skeleton,
 		      struct nsbox_error *err)

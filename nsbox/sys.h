@@ -134,4 +134,13 @@ struct nsbox_landlock_net_port_attr {
 #define CLONE_INTO_CGROUP 0x200000000ULL /* 5.7 */
 #endif
 
+/* What getdents64(2) fills in, record after record. */
+struct dirent64_raw {
+	uint64_t ino;
+	int64_t off;
+	uint16_t reclen;
+	uint8_t type;
+	char name[];
+};
+
 #endif

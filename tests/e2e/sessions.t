@@ -4,26 +4,21 @@
 and what is not, limits, several commands at once, and who may see them."""
 
 import base64
-import fcntl
 import io
 import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
-import termios
 import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import leftovers, paths, service, tap
+from nsboxtest import leftovers, paths, service, tap, terminal
 
 SESSIONS = "/v1/sessions"
 walked = set() # (from, to) of the states that were seen
@@ -366,33 +361,6 @@ def cli():
     out.ok(status == 125 and "what is to be run" in err, "nothing to run", err)
 
 
-def on_terminal(words, lines, env):
-    """Exit status and what a terminal of 31 lines of 97 shows, while it gets these lines, each after a prompt."""
-    pid, master = pty.fork()
-    if pid == 0:
-        # The size is there before the program looks at it.
-        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", 31, 97, 0, 0))
-        os.execve(words[0], words, dict(env, TERM="dumb"))
-    shown, deadline = "", time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if lines and re.search(r"[$#] $", shown):
-            os.write(master, lines.pop(0).encode() + b"\n")
-            shown += "\n"
-        if not select.select([master], [], [], 0.1)[0]:
-            continue
-        try:
-            data = os.read(master, 4096)
-        except OSError:
-            break
-        if not data:
-            break
-        shown += data.decode()
-    else:
-        os.kill(pid, signal.SIGKILL)
-    os.close(master)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
-
-
 def shell():
     env = dict(os.environ, NSBOX_SOCKET=daemon.socket)
 
@@ -404,7 +372,7 @@ def shell():
     done = call("talk", "--", "cat", "f", "-", input="two\n")
     out.equal((done.returncode, done.stdout), (0, "in /workspace\ntwo\n"),
               "another program, in the same sandbox, which sees the end of its input")
-    status, shown = on_terminal([paths.NSBOX, "session", "shell", "talk"],
+    status, shown = terminal.converse([paths.NSBOX, "session", "shell", "talk"],
                                 ["tty; stty size; cat f", "sleep 60 & echo in the back", "exit 7"], env)
     out.ok(status == 7 and "/dev/pts/" in shown and "31 97" in shown and "in /workspace" in shown,
            "on a terminal: a prompt, and a terminal of its own, of our size", "%s %r" % (status, shown))
