@@ -202,10 +202,11 @@ static int probe_outside6(void)
 	inet_pton(AF_INET6, "ff02::1", &to.sin6_addr);
 	to.sin6_scope_id = if_nametoindex("out0");
 	setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &hops, sizeof(hops));
-	/* Until the interface's own address is known to be unique, there is none to send from. */
-	for (int i = 0; i < 50 && r == EADDRNOTAVAIL; i++) {
+	/* Until the interface is up there is no way, and until its own address is known to be unique there
+	 * is none to send from. */
+	for (int i = 0; i < 100 && (r == EADDRNOTAVAIL || r == ENETUNREACH); i++) {
 		r = sendto(fd, "x", 1, 0, (struct sockaddr *)&to, sizeof(to)) < 0 ? errno : 0;
-		if (r == EADDRNOTAVAIL)
+		if (r == EADDRNOTAVAIL || r == ENETUNREACH)
 			usleep(100000);
 	}
 	return r;

@@ -22,7 +22,8 @@ DEFAULT_BOOT = "lsm=landlock,lockdown,yama,apparmor,bpf"
 
 
 def version(series):
-    return [int(part) for part in series.split(".")]
+    """[major, minor] of a series or of a release, which may go on as 6.12.117+deb12-cloud-amd64 does."""
+    return [int(part) for part in series.split(".")[:2]]
 
 
 class Host:
@@ -165,7 +166,7 @@ def expect_files(user):
     """Images and upper layers, where temporary files are on a disk: an old tmpfs keeps no user.* attributes."""
     def expect(t, m):
         for name, only in FILES.items():
-            if user and name == "changes.t" and version(platform.release().split("-")[0])[:2] < [6, 6]:
+            if user and name == "changes.t" and version(platform.release()) < [6, 6]:
                 continue  # refused there, which disk.t sees
             m.tap(t, ("as a user: " if user else "") + name, "tests/e2e/" + name, user=user, NSBOX_MUST_WORK="1",
                   TMPDIR="/var/tmp", NSBOX_ONLY=only)
@@ -291,7 +292,8 @@ HOSTS = [
     Host("no-ipv6", "ipv6.disable=1", plain, nothing, boot=DEFAULT_BOOT + " ipv6.disable=1"),
     Host("ptrace-3", "kernel.yama.ptrace_scope=3: nobody may trace", ptrace_nobody, nothing,
          boot=DEFAULT_BOOT + " nsbox.last"),
-    Host("cgroup-v1", "control groups v1 alone", groups_v1, expect_groups_v1, boot=DEFAULT_BOOT + " nsbox.v1"),
+    # Debian builds kernels without the memory controller of v1 since 6.12.
+    Host("cgroup-v1", "control groups v1 alone", groups_v1, expect_groups_v1, boot=DEFAULT_BOOT + " nsbox.v1", until="6.12"),
 ]
 
 
