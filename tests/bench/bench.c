@@ -9,7 +9,7 @@
  *             and what of it the witness takes
  *   image     a sandbox in an image of 10 MB and in one of 1 GB, until it is ready (bench_image.c)
  *
- * bench [--json] NSBOX_DIRECTORY; --serve and --calls: bench_modes.c
+ * bench [--json] NSBOX_DIRECTORY; --serve and --calls: bench_modes.c; --rate: bench_sustain.c
  */
 #include <fcntl.h>
 #include <linux/seccomp.h>
@@ -271,6 +271,25 @@ double bench_run_us(const struct nsbox_plan *plan, const struct nsbox_root *root
 	return bench_now_us() - began;
 }
 
+struct nsbox_sandbox *bench_ready(const struct nsbox_plan *plan, const struct nsbox_root *root)
+{
+	const struct nsbox_sandbox_options so = { .layers = nsbox_host_layers(&bench_host),
+						  .files_fd = -1 };
+	struct nsbox_error err = { 0 };
+	struct nsbox_sandbox *sb = NULL;
+	struct nsbox_event ev;
+
+	if (nsbox_sandbox_new(plan, root, &so, &sb, &err) < 0)
+		bench_die("nsbox_sandbox_new", &err);
+	do {
+		if (nsbox_sandbox_next(sb, 60000, &ev, &err) < 0)
+			bench_die("nsbox_sandbox_next", &err);
+		if (ev.kind == NSBOX_EVENT_FAILED || ev.kind == NSBOX_EVENT_NONE)
+			bench_die("a sandbox", &ev.error);
+	} while (ev.kind != NSBOX_EVENT_READY);
+	return sb;
+}
+
 static void bench_start(struct json_object *o)
 {
 	static const char *const bare[] = { "/bin/true", NULL };
@@ -333,13 +352,14 @@ int main(int argc, char **argv)
 {
 	bool json = argc > 1 && !strcmp(argv[1], "--json");
 	bool serve = argc == 3 && !strcmp(argv[1], "--serve");
+	bool rate = argc == 6 && !strcmp(argv[1], "--rate");
 	struct json_object *o = json_object_new_object();
 	struct nsbox_error err = { 0 };
 	char *text;
 
 	if (argc == 3 && !strcmp(argv[1], "--calls"))
 		return bench_calls(argv[2]);
-	if (argc != 2 + (json || serve)) {
+	if (!rate && argc != 2 + (json || serve)) {
 		fprintf(stderr, "usage: bench [--json] DIRECTORY\n");
 		return 2;
 	}
@@ -348,6 +368,8 @@ int main(int argc, char **argv)
 		bench_die("probe", &err);
 	if (serve)
 		return bench_serve(compile_once());
+	if (rate)
+		return bench_rate(compile_once(), argv[2], atof(argv[3]), (unsigned)atoi(argv[4]));
 	bench_compile(report_put(o, "compile", json_object_new_object()));
 	bench_filter(report_put(o, "filter", json_object_new_object()));
 	bench_start(report_put(o, "start", json_object_new_object()));

@@ -11,6 +11,7 @@
 struct json_object;
 struct nsbox_plan;
 struct nsbox_root;
+struct nsbox_sandbox;
 
 extern struct nsbox_host bench_host;
 extern const char *bench_dir; /* of the programs */
@@ -29,6 +30,12 @@ double bench_run_us(const struct nsbox_plan *plan, const struct nsbox_root *root
 /* bench_modes.c */
 int bench_calls(const char *file);
 int bench_serve(int plan_fd);
+
+/* bench_sustain.c */
+int bench_rate(int plan_fd, const char *name, double seconds, unsigned workers);
+
+/* A sandbox that is ready, and how long that took; the caller frees it. */
+struct nsbox_sandbox *bench_ready(const struct nsbox_plan *plan, const struct nsbox_root *root);
 
 /* bench_image.c */
 void bench_image(struct json_object *o, int plan_fd);

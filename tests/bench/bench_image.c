@@ -50,23 +50,14 @@ static void import(const char *place, const char *name, unsigned files)
 /* From the name to a sandbox that is ready: what a request that names an image pays. */
 static double ready_us(const struct nsbox_plan *plan, const char *image)
 {
-	const struct nsbox_sandbox_options so = { .layers = nsbox_host_layers(&bench_host),
-						  .files_fd = -1 };
 	struct nsbox_error err = { 0 };
-	struct nsbox_sandbox *sb = NULL;
+	struct nsbox_sandbox *sb;
 	struct nsbox_root *root = NULL;
-	struct nsbox_event ev;
 	double began = bench_now_us(), took;
 
-	if (nsbox_root_prepare(NULL, image, &root, &err) < 0 ||
-	    nsbox_sandbox_new(plan, root, &so, &sb, &err) < 0)
+	if (nsbox_root_prepare(NULL, image, &root, &err) < 0)
 		bench_die(image, &err);
-	do {
-		if (nsbox_sandbox_next(sb, 60000, &ev, &err) < 0)
-			bench_die(image, &err);
-		if (ev.kind == NSBOX_EVENT_FAILED || ev.kind == NSBOX_EVENT_NONE)
-			bench_die(image, &ev.error);
-	} while (ev.kind != NSBOX_EVENT_READY);
+	sb = bench_ready(plan, root);
 	took = bench_now_us() - began;
 	nsbox_sandbox_free(sb);
 	nsbox_root_free(root);

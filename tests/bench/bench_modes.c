@@ -3,7 +3,8 @@
  * What tests/bench/peers asks of this program, a figure a line:
  *
  *   bench --serve DIRECTORY  a run of /bin/true through the library for each line of standard input,
- *			      with plan and root at hand: microseconds
+ *			      with plan and root at hand: microseconds. The line's number is of
+ *			      sandboxes that are alive meanwhile, kept from line to line
  *   bench --calls FILE	      getppid, open+read+close of FILE, and 4 KiB of it read: nanoseconds each;
  *			      the same program runs inside and outside
  */
@@ -21,6 +22,7 @@
 
 #define CALLS_ROUNDS 20
 #define CALLS_EACH   5000
+#define ALIVE_MAX    2000
 
 /* ------------------------------------------------------------------ calls */
 
@@ -79,9 +81,11 @@ int bench_calls(const char *file)
 
 int bench_serve(int plan_fd)
 {
+	struct nsbox_sandbox *alive[ALIVE_MAX];
 	struct nsbox_plan *plan = NULL;
 	struct nsbox_root *root = NULL;
 	struct nsbox_error err = { 0 };
+	unsigned n = 0, wanted;
 	char line[16];
 	double witness;
 
@@ -89,9 +93,18 @@ int bench_serve(int plan_fd)
 	    nsbox_root_prepare(NULL, NULL, &root, &err) < 0)
 		bench_die("prepare", &err);
 	while (fgets(line, sizeof(line), stdin)) {
+		wanted = (unsigned)strtoul(line, NULL, 10);
+		if (wanted > ALIVE_MAX)
+			bench_die(line, NULL);
+		for (; n < wanted; n++)
+			alive[n] = bench_ready(plan, root);
+		while (n > wanted)
+			nsbox_sandbox_free(alive[--n]);
 		printf("%.1f\n", bench_run_us(plan, root, &witness));
 		fflush(stdout);
 	}
+	while (n)
+		nsbox_sandbox_free(alive[--n]);
 	nsbox_plan_close(plan);
 	nsbox_root_free(root);
 	return 0;
