@@ -291,6 +291,7 @@ static const struct json_field config_fields[] = {
 	{ "runners",     json_take_u64,   AT(runners), .min = 1, .max = 1000 },
 	{ "queue",       json_take_u64,   AT(queue_max), .min = 1, .max = 100000 },
 	{ "pool",        json_take_u64,   AT(pool), .max = 256 },
+	{ "poolSpare",   take_mb,         AT(pool_spare_mb) },
 	{ "workspaces",  take_workspaces },
 	{ "sessions",    take_sessions },
 	{ "snapshots",   take_snapshots },

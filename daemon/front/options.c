@@ -70,6 +70,7 @@ static int take_number(uint64_t *place, const char *text, uint64_t min, uint64_t
 NUMBER(runners, runners, 1, 1000)
 NUMBER(queue, queue_max, 1, 100000)
 NUMBER(pool, pool, 0, 256)
+NUMBER(pool_spare_mb, pool_spare_mb, 0, UINT64_C(1) << 30)
 NUMBER(sessions, sessions, 1, 1000)
 NUMBER(session_idle, session_idle_s, 1, 30 * DAY_S)
 NUMBER(session_ttl, session_ttl_s, 1, 365 * DAY_S)
@@ -202,6 +203,7 @@ static const struct {
 	{ "runners",    "N",    on_runners,   "runs at the same time (default: two per CPU)" },
 	{ "queue",      "N",    on_queue,     "jobs that may wait (default 1000)" },
 	{ "pool",       "N",    on_pool,      "runs of functions and commands that are made ahead (default 0)" },
+	{ "pool-spare-mb", "MB", on_pool_spare_mb, "none while the machine has less memory than this to spare (default 256)" },
 	{ "workspace-runners", "N", on_workspace_runners, "of these, for one workspace (default: all)" },
 	{ "workspace-queue", "N", on_workspace_queue, "jobs of one workspace that may wait (default: all)" },
 	{ "sessions",   "N",    on_sessions,  "sandboxes that are kept between commands (default 256)" },
@@ -250,6 +252,7 @@ void options_default(struct front_options *o)
 				     .queue_max = 1000,
 				     .keep_s = DAY_S,
 				     .keep_mb = 1024,
+				     .pool_spare_mb = 256,
 				     .sessions = 256,
 				     .session_commands = 8,
 				     .session_idle_s = 1800,

@@ -60,6 +60,7 @@ struct front_options {
 	/* The rest can be changed by a reload: */
 	uint64_t runners, queue_max; /* runners 0: two for each processor */
 	uint64_t pool;		     /* runs of functions that are made ahead, at most */
+	uint64_t pool_spare_mb;	     /* and none while less memory is available */
 	uint64_t keep_s, keep_mb;    /* results */
 	uint64_t sessions;	     /* at most so many, */
 	uint64_t session_commands;   /* commands of one at the same time, */

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/front/log.h"
+#include "daemon/front/spare.h"
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
 
@@ -37,7 +39,8 @@ struct waiting {
 
 struct pool {
 	struct pool_uses uses;
-	uint64_t size;
+	uint64_t size, spare_mb;
+	bool was_short;	    /* of memory, when last looked */
 	uint64_t taken_us;  /* the last one */
 	struct kind *kinds; /* the one used last is the first */
 	struct waiting *runs;
@@ -241,6 +244,28 @@ static uint64_t quiet_for(const struct pool *p)
 	return now < until && p->uses.busy(p->uses.ctx) ? until - now : 0;
 }
 
+static bool is_short(struct pool *p)
+{
+	uint64_t spare = spare_memory_mb();
+	bool now = spare < p->spare_mb;
+
+	if (now != p->was_short) {
+		char mb[24];
+
+		snprintf(mb, sizeof(mb), "%llu", (unsigned long long)spare);
+		log_line(now ? 4 : 6, now ? "pool-short" : "pool", "spareMb", mb, NULL);
+	}
+	p->was_short = now;
+	return now;
+}
+
+static void heed_memory(struct pool *p)
+{
+	if (is_short(p))
+		while (p->runs)
+			end_run(p, p->runs);
+}
+
 static void on_timer(void *ctx)
 {
 	struct pool *p = ctx;
@@ -251,7 +276,7 @@ static void on_timer(void *ctx)
 		loop_timer_set(p->uses.loop, &p->timer, quiet);
 		return;
 	}
-	if (!k || one_is_being_made(p) || !p->uses.idle(p->uses.ctx))
+	if (!k || one_is_being_made(p) || !p->uses.idle(p->uses.ctx) || is_short(p))
 		return; /* pool_event(), pool_wake() */
 	if (pool_alive(p) >= p->size)
 		end_surplus(p);
@@ -406,6 +431,7 @@ static void on_look(void *ctx)
 	struct pool *p = ctx;
 	uint64_t now = monotonic_us();
 
+	heed_memory(p);
 	for (struct kind *k = p->kinds, *next; k; k = next) {
 		next = k->next;
 		if (now - k->used_us > KIND_IDLE_US)
@@ -435,15 +461,18 @@ int pool_new(const struct pool_uses *uses, struct pool **ret, struct nsbox_error
 	return 0;
 }
 
-void pool_resize(struct pool *p, uint64_t size)
+void pool_resize(struct pool *p, uint64_t size, uint64_t spare_mb)
 {
 	if (!p)
 		return;
 	p->size = size;
+	p->spare_mb = spare_mb;
 	for (struct kind *k = p->kinds; k; k = k->next)
 		k->wanted = (unsigned)MIN(k->wanted, size);
 	while (pool_alive(p) > size)
 		end_surplus(p);
+	if (size)
+		heed_memory(p);
 	if (size)
 		loop_timer_set(p->uses.loop, &p->look, LOOK_US);
 	else

@@ -10,7 +10,8 @@
  *
  * Kinds of runs are learnt from calls that found none; what nobody has asked for in a while ends.
  * New ones are made one after the other, while processors are idle, and not beside a call that has just
- * begun: making one takes longer than most calls that find one.
+ * begun: making one takes longer than most calls that find one. While the machine is short of memory
+ * there are none: what waits for nobody yet is the first that can go.
  */
 #ifndef FRONT_POOL_H
 #define FRONT_POOL_H
@@ -41,8 +42,9 @@ struct pool_uses {
 
 int pool_new(const struct pool_uses *uses, struct pool **ret, struct nsbox_error *err);
 void pool_free(struct pool *p); /* NULL is fine, for all that follow, too */
-/* How many runs there may be, of all kinds; 0: none. */
-void pool_resize(struct pool *p, uint64_t size);
+/* How many runs there may be, of all kinds; 0: none. And none while the machine has less than so much
+ * memory to spare. */
+void pool_resize(struct pool *p, uint64_t size, uint64_t spare_mb);
 
 /* The hash of all that a run of the pool is made of; exec_fd -1: a sandbox alone. */
 int pool_key(const char *plan_sha256, int exec_fd, char ret[DIGEST_HEX], struct nsbox_error *err);

@@ -78,10 +78,10 @@ def test_found(t):
         t.ok(full(d), "and one more")
         r, hit = found(d, look)
         t.equal((r["data"], hit), ([False, False, False, False, "/workspace", []], True), "of which the next one sees nothing")
-        chance = "def f():\n import random\n return [random.random(), hash('x')]\n"
+        chance = "def f():\n import random, tempfile\n return [random.random(), hash('x'), tempfile.mktemp()]\n"
         first, second = [(full(d), found(d, chance))[1] for _ in range(2)]
         t.ok(first[1] and second[1] and all(x != y for x, y in zip(first[0]["data"], second[0]["data"])),
-             "no two have the same random numbers or hashes", repr((first, second)))
+             "no two have the same random numbers, hashes or names of temporary files", repr((first, second)))
 
 
 # What an interpreter does when it ends, each as a line of standard output.
@@ -208,9 +208,9 @@ def test_operations(t):
         os.chmod(place, 0o755)
         config = place + "/nsboxd.json"
 
-        def write(pool):
+        def write(pool, **more):
             with open(config, "w", encoding="utf-8") as f:
-                json.dump({"pool": pool}, f)
+                json.dump({"pool": pool, **more}, f)
 
         write(2)
         with service.Daemon(options=["--config", config]) as d:
@@ -223,10 +223,20 @@ def test_operations(t):
             r, hit = found(d, params={"a": 1, "b": 1})
             t.equal((r["data"], hit, metric(d, "nsbox_pool_waiting")), (2, False, 0), "calls work as ever, and none is made")
             front = d.pids()
+            write(1, poolSpare="900Ti")  # more than any machine has
+            d.ask("POST", "/v1/daemon/reload")
+            r = [call(d, params={"a": 1, "b": 1}) for _ in range(3)]
+            t.equal(([x["data"] for x in r], metric(d, "nsbox_pool_waiting"), interpreters(d)), ([2, 2, 2], 0, []),
+                    "none is made while the machine is short of memory")
             write(1)
             d.ask("POST", "/v1/daemon/reload")
             call(d, params={"a": 1, "b": 1})
             t.ok(full(d), "and with it again")
+            write(1, poolSpare="900Ti")
+            d.ask("POST", "/v1/daemon/reload")
+            t.ok(tap.wait_until(lambda: not interpreters(d), 60), "one that waits is ended when memory becomes short")
+            r, hit = found(d, params={"a": 1, "b": 1})
+            t.equal((r["data"], hit), (2, False), "and its call has a run of its own")
         t.ok(tap.wait_until(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in front), 30), "all of it ends with the service")
     r = subprocess.run([service.paths.NSBOXD, "--pool", "257", "--check"], capture_output=True, text=True, check=False)
     t.ok(r.returncode != 0 and "pool" in r.stderr, "more than 256 are refused", r.stderr)
