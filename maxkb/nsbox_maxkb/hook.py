@@ -6,6 +6,7 @@ import sys
 # Where the module's shape is known and what to do with it is in targets.py, under the same name.
 NAMES = frozenset((
     "common.utils.tool_code",
+    "common.mcp.sandbox",
     "application.flow.backend.sandbox_shell",
     "application.workflow.backend.sandbox_shell",
 ))

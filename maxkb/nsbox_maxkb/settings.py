@@ -35,7 +35,7 @@ VARIABLES = tuple(Variable(*row) for row in (
     ("SANDBOX_PYTHON_BANNED_HOSTS", HONOURED,
      "addresses and networks go with each run; patterns of names are the service's: ceiling.bannedHosts"),
     ("SANDBOX_PYTHON_ALLOW_SUBPROCESS", HONOURED,
-     "0: starting a program raises PermissionError; unset or 1: it starts, in the same sandbox"),
+     "0: starting a program raises PermissionError (in MCP servers what Python starts); unset or 1: it starts, in the same sandbox"),
     ("SANDBOX_PYTHON_ALLOW_SYSCALL", SUPERSEDED,
      "the kernel's filter judges every call, through whichever library it is made"),
     ("SANDBOX_PYTHON_ALLOW_DL_OPEN", SUPERSEDED,

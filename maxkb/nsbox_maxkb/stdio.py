@@ -2,7 +2,10 @@
 """A program: one MCP server in a sandbox. What comes on standard input goes to it, what it writes comes
 out here, byte for byte and at once.
 
-    python3 -I stdio.py -- PYTHON -c CODE        NSBOX_MAXKB={"settings": ...} in the environment
+    python3 -I stdio.py -- PYTHON -c CODE
+
+In the environment, NSBOX_MAXKB={"settings": ...} and of the run, where it differs from a tool's: "network" of
+its manifest, "files" of its working directory {name: path here}, "subprocess".
 
 Two threads: one reads standard input, the other the events of the run. When this process goes, however,
 its connection goes and with it the run. When the run goes before its time, requests that it leaves
@@ -32,6 +35,14 @@ code = sys.argv.pop()
 exec(code)
 """
 
+# No programs: the policy leaves those that the image has, as for every command; Python starts none of them.
+NO_PROGRAMS = """
+def no_programs(event, _):
+    if event in ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"):
+        raise PermissionError(13, "Permission denied to create subprocess")
+sys.addaudithook(no_programs)
+"""
+
 CAUSES = {
     "wallTime": "it ran longer than {seconds} seconds "
                 "(MAXKB_SANDBOX_PYTHON_PROCESS_LIMIT_TIMEOUT_SECONDS)",
@@ -46,6 +57,11 @@ CAUSES = {
 def write_all(fd, data):
     while data:
         data = data[os.write(fd, data):]
+
+
+def encoded(path):
+    with open(path, "rb") as f:
+        return base64.b64encode(f.read()).decode("ascii")
 
 
 class Lines:
@@ -79,8 +95,9 @@ class Lines:
 
 
 class Server:
-    def __init__(self, settings, argv):
+    def __init__(self, settings, argv, more=None):
         self.settings = settings
+        self.more = more or {}
         self.argv = argv
         self.lock = threading.Lock()
         self.open = {}     # ids of requests without an answer, as JSON; a dict keeps their order
@@ -187,11 +204,20 @@ class Server:
 
     def body(self):
         python, flag, code = self.argv
-        manifest = settings_module.Settings.manifest(self.settings, "maxkb-mcp", self.settings.subprocess)
+        manifest = settings_module.Settings.manifest(self.settings, "maxkb-mcp")
+        prelude = PRELUDE
+        if not self.more.get("subprocess", self.settings.subprocess):
+            manifest["process"]["subprocess"] = "skill"
+            prelude = PRELUDE.replace("\ncode =", NO_PROGRAMS + "code =")
         manifest["resources"]["stdout"] = "%dMi" % self.settings.result_mb
-        body = {"argv": [python, flag, PRELUDE, code], "interactive": True, "manifest": manifest}
+        if "network" in self.more:
+            manifest["network"] = self.more["network"]
+        body = {"argv": [python, flag, prelude, code], "interactive": True, "manifest": manifest}
         if self.settings.image:
             body["image"] = self.settings.image
+        if "files" in self.more:
+            body["files"] = [{"path": name, "content_base64": encoded(path)}
+                             for name, path in self.more["files"].items()]
         return body
 
     def run(self):
@@ -230,7 +256,9 @@ class Server:
             return "the MCP server wrote more than %d MB (MAXKB_NSBOX_RESULT_MB)" % self.settings.result_mb
         if cause == "exit" and result.get("exit_code") == 0:
             return None
-        return "the MCP server ended (%s)" % result.get("msg")
+        refused = sorted({d["name"] for d in result.get("denials") or () if d.get("layer") == "egress" and d.get("name")})
+        return "the MCP server ended (%s)%s" % (
+            result.get("msg"), "; the policy refused the network to " + ", ".join(refused) if refused else "")
 
     def fail(self, why):
         """No server: what is asked is answered with the reason, until nobody asks any more."""
@@ -266,9 +294,9 @@ class Given:
 
 
 def main():
-    given = Given(json.loads(os.environ.pop("NSBOX_MAXKB"))["settings"])
+    told = json.loads(os.environ.pop("NSBOX_MAXKB"))
     argv = sys.argv[sys.argv.index("--") + 1:]
-    status = Server(given, argv).main()
+    status = Server(Given(told.pop("settings")), argv, told).main()
     sys.stdout.flush()
     os._exit(status)  # the other thread may be reading
 

@@ -7,12 +7,13 @@ on to do so without nsbox, which is not what the operator asked for: it is close
 says why, and standard error says it at the start.
 """
 from nsbox_maxkb import settings as settings_module
-from nsbox_maxkb import shell, tool
+from nsbox_maxkb import external, shell, tool
 from nsbox_maxkb.settings import say
 
 # Module name: (what it holds, for messages; problems_of(module); patch(module, settings); close(module, why))
 TARGETS = {
     "common.utils.tool_code": ("tools and MCP servers", tool.problems, tool.patch, tool.close),
+    "common.mcp.sandbox": ("external MCP servers", external.problems, external.patch, external.close),
     "application.flow.backend.sandbox_shell": ("skills", shell.problems, shell.patch, shell.close),
     "application.workflow.backend.sandbox_shell": ("skills", shell.problems, shell.patch, shell.close),
 }

@@ -121,6 +121,16 @@ class Executor:
 
 # ---------------------------------------------------------------- MCP servers
 
+def through(config, settings, args, **more):
+    """A program of the interpreter's, -c and its text, is started by stdio.py, which is told more of its run."""
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stdio.py")
+    config["args"] = ["-I", program, "--", settings.python, *args]
+    config["command"] = sys.executable
+    config["cwd"] = "/"
+    config["env"] = {"NSBOX_MAXKB": json.dumps(dict(more, settings=vars(settings)))}
+    return config
+
+
 def as_server(config, settings):
     """MaxKB's way to start a server becomes ours, in the object that MaxKB made: its type is what
     permits it to be started at all."""
@@ -132,12 +142,7 @@ def as_server(config, settings):
         client.decide_network(settings)
     except client.Refused:
         pass  # the server's own start says it, as an answer to its client
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stdio.py")
-    config["args"] = ["-I", program, "--", settings.python, *args]
-    config["command"] = sys.executable
-    config["cwd"] = "/"
-    config["env"] = {"NSBOX_MAXKB": json.dumps({"settings": vars(settings)})}
-    return config
+    return through(config, settings, args)
 
 
 # ---------------------------------------------------------------- packages

@@ -162,6 +162,28 @@ def test_ends(t):
         t.ok(status in (want, 137, 143), "and the status is the server's", str(status))
 
 
+PROGRAMS = """
+import os, subprocess
+
+def start(how):
+    try:
+        return {"run": lambda: subprocess.run(["true"]).returncode, "system": lambda: os.system("true"),
+                "spawn": lambda: os.spawnv(os.P_WAIT, "/bin/true", ["true"])}[how]()
+    except PermissionError as error:
+        return "refused: " + error.strerror
+"""
+
+
+def test_programs(t):
+    for variables, want in (({}, 0), ({"SANDBOX_PYTHON_ALLOW_SUBPROCESS": "1"}, 0),
+                            ({"SANDBOX_PYTHON_ALLOW_SUBPROCESS": "0"}, "refused: Permission denied to create subprocess")):
+        client = Client(PROGRAMS, **variables)
+        client.greet()
+        t.equal([client.call("start", how=how)["result"] for how in ("run", "system", "spawn")], [want] * 3,
+                "starting programs, with %s" % variables)
+        client.close()
+
+
 def test_signals(t):
     client = Client()
     client.greet()
@@ -202,7 +224,7 @@ def main():
     leftovers.become_subreaper()
     site = maxkb.install(os.path.join(place, "site"))
     with service.Daemon() as daemon:
-        status = tap.run([test_talk, test_ends, test_signals, test_refused])
+        status = tap.run([test_talk, test_ends, test_programs, test_signals, test_refused])
         if status:
             sys.stderr.write(daemon.log()[-3000:])
     return status

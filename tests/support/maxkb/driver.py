@@ -4,6 +4,7 @@ file, then does what each line of standard input says and answers with a line.
 
     {"call": CODE, "keywords": TEXT, "function": NAME}   keywords is a Python expression
     {"mcp": CODE, "id": ID}                              how a tool is started as an MCP server
+    {"external": CONFIG}                                 how an external MCP server is reached
     {"shell": COMMAND, "root": DIRECTORY, "timeout": N}  a skill's command
     {"many": N, "code": CODE}                            N threads at once, each with n=its number
 
@@ -80,7 +81,13 @@ def mcp(order):
     return attempt(describe)
 
 
-WISHES = {"shell": shell, "many": many, "mcp": mcp, "call": call}
+def external(order):
+    from common.mcp.sandbox import sandbox_connection
+
+    return attempt(sandbox_connection, order["external"])
+
+
+WISHES = {"external": external, "shell": shell, "many": many, "mcp": mcp, "call": call}
 for text in sys.stdin:
     wish = json.loads(text)
     print(json.dumps(next(WISHES[key] for key in WISHES if key in wish)(wish)), flush=True)

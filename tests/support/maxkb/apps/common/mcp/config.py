@@ -4,3 +4,8 @@
 
 class InternalMCPConfig(dict):
     pass
+
+
+def remote_connection(config):
+    """What of a description goes to a server on the network."""
+    return {key: config[key] for key in ("url", "transport", "headers") if key in config}
