@@ -278,6 +278,26 @@ static const char *check_plan_fixed(const struct blob *b)
 	return check_limits(&f->limits);
 }
 
+/* Rules of its own come whole or not at all: a part of them would look like more than it holds. */
+static const char *check_exec_narrow(const struct blob *b, const struct exec_fixed *f)
+{
+	static const struct exec_narrow none;
+	bool narrow = f->flags & EXECF_NARROW;
+	size_t insns, rules;
+
+	blob_get(b, SEC_BPF, sizeof(struct sock_filter), &insns);
+	blob_get(b, SEC_LANDLOCK, sizeof(struct landlock_rule), &rules);
+	if (narrow != (insns > 0))
+		return "filter of an exec request";
+	if (!narrow && (rules || memcmp(&f->narrow, &none, sizeof(none)) != 0))
+		return "rules of an exec request that has none";
+	if (rules && !f->narrow.landlock_fs && !f->narrow.landlock_net)
+		return "Landlock rules that nothing would hold";
+	if (narrow && f->narrow.open_files && f->narrow.open_files < 16)
+		return "open file limit";
+	return NULL;
+}
+
 static const char *check_exec_fixed(const struct blob *b)
 {
 	const struct exec_fixed *f = blob_fixed(b, struct exec_fixed);
@@ -294,7 +314,7 @@ static const char *check_exec_fixed(const struct blob *b)
 	cwd = blob_get_str(b, f->cwd);
 	if (*cwd && strcmp(cwd, "/") && !path_ok(cwd))
 		return "working directory";
-	return NULL;
+	return check_exec_narrow(b, f);
 }
 
 /* A path of a request: what the caller says, and not long. Where it leads is the helper's. */
@@ -363,8 +383,8 @@ static const struct {
 	[SEC_STRINGS] = { 1, NSBOX_PLAN_MAX, PLAN | EXEC | ROOT | VERB },
 	[SEC_FIXED] = { 1, 4096, PLAN | EXEC | VERB },
 	[SEC_OPS] = { sizeof(struct mount_op), OPS_MAX, PLAN | ROOT },
-	[SEC_LANDLOCK] = { sizeof(struct landlock_rule), RULES_MAX, PLAN | ROOT },
-	[SEC_BPF] = { sizeof(struct sock_filter), BPF_MAX_INSNS, PLAN },
+	[SEC_LANDLOCK] = { sizeof(struct landlock_rule), RULES_MAX, PLAN | EXEC | ROOT },
+	[SEC_BPF] = { sizeof(struct sock_filter), BPF_MAX_INSNS, PLAN | EXEC },
 	[SEC_BPF_INIT] = { sizeof(struct sock_filter), BPF_MAX_INSNS, PLAN },
 	[SEC_NFT] = { 1, NFT_MAX, PLAN },
 	[SEC_ENV] = { sizeof(str_off), BLOB_ENV_MAX, PLAN | EXEC | ROOT },

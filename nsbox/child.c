@@ -167,7 +167,7 @@ static _Noreturn void be_helper(struct child *c, const struct helper_job *job, i
 	 * the host (its modes are in memory); there init's filter is the helper's.
 	 */
 	if (r == 0 && !c->share->path)
-		r = payload_filter(c, &report);
+		r = payload_filter(c, NULL, &report);
 	if (r == 0)
 		r = job->run(c, job->arg, &report);
 	if (r < 0)

@@ -110,10 +110,18 @@ _Noreturn void leader_main(struct child *c, const struct blob *exec, struct payl
 
 /* Credentials, no filter: what the helpers that unpack and collect run with. */
 int payload_credentials(const struct child *c, struct nsbox_error *err);
-int payload_filter(const struct child *c, struct nsbox_error *err);
+/* The request where it has rules of its own, else NULL. */
+static inline const struct blob *exec_own(const struct blob *exec)
+{
+	return blob_fixed(exec, struct exec_fixed)->flags & EXECF_NARROW ? exec : NULL;
+}
+/* The plan's, then that of an exec request with rules of its own (NULL: none). */
+int payload_filter(const struct child *c, const struct blob *own, struct nsbox_error *err);
 /* The same where refused calls are observed: hands the place where they wait to the owner. */
-int payload_filter_observed(const struct child *c, int channel, bool traced,
+int payload_filter_observed(const struct child *c, const struct blob *own, int channel, bool traced,
 			    struct nsbox_error *err);
+/* stage_lock.c: the Landlock domain of such a request, below that of the sandbox. */
+int payload_landlock(struct child *c, const struct blob *own, struct nsbox_error *err);
 /* Witness and set-up are over: what is refused from now on is the program's doing. */
 void payload_observe_begin(const struct child *c);
 int payload_drop_capabilities(struct nsbox_error *err);
@@ -151,7 +159,7 @@ int child_helper(struct child *c, const struct helper_job *job, struct nsbox_err
 int child_close_others(int from, const int *keep, unsigned n);
 
 /* prober.c: try what a program is about to open, for its observer at the socket. */
-_Noreturn void prober_main(struct child *c, int socket);
+_Noreturn void prober_main(struct child *c, const struct blob *own, int socket);
 
 /* witness.c */
 /* Readable by mode and by mount; only the Landlock domain leaves it out. */

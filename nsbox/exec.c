@@ -12,6 +12,39 @@
 
 /* ------------------------------------------------------------------ exec */
 
+/* Of a plan that allows less: what can hold for one program of a sandbox, and its variables. */
+static void encode_narrower(struct blob_builder *b, const struct blob *plan, struct exec_fixed *f)
+{
+	const struct plan_fixed *p = blob_fixed(plan, struct plan_fixed);
+	size_t n;
+	const void *insns = blob_get(plan, SEC_BPF, sizeof(struct sock_filter), &n);
+	const struct landlock_rule *rules;
+	const str_off *env;
+
+	f->flags |= EXECF_NARROW;
+	f->narrow = (struct exec_narrow){ .landlock_fs = p->landlock_fs,
+					  .landlock_net = p->landlock_net,
+					  .file_size = p->limits.file_size,
+					  .cpu_ms = p->limits.cpu_ms,
+					  .open_files = p->limits.open_files };
+	if (p->limits.wall_ms && (!f->wall_ms || p->limits.wall_ms < f->wall_ms))
+		f->wall_ms = p->limits.wall_ms;
+	blob_append(b, SEC_BPF, insns, n * sizeof(struct sock_filter));
+	rules = blob_get(plan, SEC_LANDLOCK, sizeof(*rules), &n);
+	for (size_t i = 0; i < n; i++) {
+		struct landlock_rule rule = rules[i];
+
+		rule.path = blob_str(b, blob_get_str(plan, rule.path));
+		blob_append(b, SEC_LANDLOCK, &rule, sizeof(rule));
+	}
+	env = blob_get(plan, SEC_ENV, sizeof(*env), &n);
+	for (size_t i = 0; i < n; i++) {
+		str_off off = blob_str(b, blob_get_str(plan, env[i]));
+
+		blob_append(b, SEC_ENV, &off, sizeof(off));
+	}
+}
+
 int nsbox_exec_encode(const struct nsbox_exec *ex, int *ret_fd, struct nsbox_error *err)
 {
 	struct exec_fixed f = { .wall_ms = ex->wall_ms,
@@ -25,6 +58,8 @@ int nsbox_exec_encode(const struct nsbox_exec *ex, int *ret_fd, struct nsbox_err
 	f.flags = (ex->tty ? EXECF_TTY : 0) | (ex->keep_rest ? 0 : EXECF_KILL_REST) |
 		  (ex->waits ? EXECF_WAITS : 0);
 	f.cwd = blob_str(b, ex->cwd);
+	if (ex->narrower)
+		encode_narrower(b, plan_blob(ex->narrower), &f);
 	for (const char *const *a = ex->argv; *a; a++) {
 		str_off off = blob_str(b, *a);
 
@@ -69,6 +104,7 @@ static void exec_done(struct nsbox_sandbox *sb, struct exec *ex)
 {
 	cgroup_leaf_release(&sb->cg, ex->leaf);
 	observe_forget(ex);
+	free(ex->filter);
 	close_fd(&ex->channel); /* and so out of the epoll set */
 	close_fd(&ex->leader_fd);
 	free(ex);
@@ -121,6 +157,25 @@ static struct exec *exec_new(struct nsbox_sandbox *sb, const struct exec_fixed *
 	ex->channel = ex->leader_fd = ex->prober = -1;
 	ex->leaf = CGROUP_NO_LEAF;
 	return ex;
+}
+
+/* The observer answers for the filter that the program has, which is the request's where it has one. */
+static int keep_filter(struct nsbox_sandbox *sb, struct exec *ex, const struct blob *b,
+		       struct nsbox_error *err)
+{
+	const struct sock_filter *filter = blob_get(b, SEC_BPF, sizeof(*filter), &ex->insns);
+
+	if (!ex->insns)
+		return 0;
+	if (sb->process)
+		return nsbox_fail(err, NSBOX_E_UNSUPPORTED, 0,
+				  "in the tier 'process' a program has the rules of its sandbox "
+				  "and no narrower ones: make another sandbox");
+	ex->filter = calloc(ex->insns, sizeof(*filter));
+	if (!ex->filter)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "run a program");
+	memcpy(ex->filter, filter, ex->insns * sizeof(*filter));
+	return 0;
 }
 
 /* Once there are leaves a program needs one: version 2 knows no group that has both. */
@@ -205,10 +260,12 @@ int nsbox_sandbox_exec_blob(struct nsbox_sandbox *sb, int blob_fd, const struct 
 			"the tier 'process' has no terminals of its own: run it without one");
 	}
 	ex = exec_new(sb, blob_fixed(&b, struct exec_fixed));
+	r = ex ? keep_filter(sb, ex, &b, err) : -ENOMEM;
 	blob_unmap(&b);
 	if (!ex)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "run a program");
-	r = check_room(sb, ex->keep_rest, err);
+	if (r == 0)
+		r = check_room(sb, ex->keep_rest, err);
 	if (r == 0)
 		r = take_leaf(sb, ex, err);
 	if (r == 0)

@@ -28,20 +28,20 @@ static int load(const struct sock_filter *insns, size_t n, unsigned long flags)
 	return r < 0 ? -errno : (int)r;
 }
 
-static int load_plain(const struct child *c, enum blob_section sec)
+static int load_plain(const struct blob *b, enum blob_section sec)
 {
 	size_t n;
-	const struct sock_filter *insns = blob_get(c->plan, sec, sizeof(*insns), &n);
+	const struct sock_filter *insns = blob_get(b, sec, sizeof(*insns), &n);
 
 	return load(insns, n, 0);
 }
 
 /* -E2BIG where the form does not fit. With a flag for it the result is the listener. */
-static int load_observed(const struct child *c, enum blob_section sec, enum observe_form form,
+static int load_observed(const struct blob *b, enum blob_section sec, enum observe_form form,
 			 unsigned long flags)
 {
 	size_t n;
-	const struct sock_filter *insns = blob_get(c->plan, sec, sizeof(*insns), &n);
+	const struct sock_filter *insns = blob_get(b, sec, sizeof(*insns), &n);
 	void *space = mmap(NULL, SPACE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int r;
 
@@ -56,36 +56,58 @@ static int load_observed(const struct child *c, enum blob_section sec, enum obse
 
 int stage_init_filter(struct child *c, struct nsbox_error *err)
 {
-	int r = c->observe ? load_observed(c, SEC_BPF_INIT, OBSERVE_INIT, 0) : -E2BIG;
+	int r = c->observe ? load_observed(c->plan, SEC_BPF_INIT, OBSERVE_INIT, 0) : -E2BIG;
 
 	if (r == -E2BIG) { /* nothing is lost but what would be told */
 		c->observe = false;
-		r = load_plain(c, SEC_BPF_INIT);
+		r = load_plain(c->plan, SEC_BPF_INIT);
 	}
 	if (r < 0)
 		return nsbox_fail(err, NSBOX_E_SETUP, r, "install init's system call filter");
 	return 0;
 }
 
-int payload_filter(const struct child *c, struct nsbox_error *err)
+static int not_loaded(int r, struct nsbox_error *err)
 {
-	int r = load_plain(c, SEC_BPF);
-
-	if (r < 0)
-		return nsbox_fail_at(err, NSBOX_STAGE_SECCOMP, NSBOX_E_SETUP, r,
-				     "install the system call filter");
-	return 0;
+	return r < 0 ? nsbox_fail_at(err, NSBOX_STAGE_SECCOMP, NSBOX_E_SETUP, r,
+				     "install the system call filter")
+		     : 0;
 }
 
-int payload_filter_observed(const struct child *c, int channel, bool traced,
+int payload_filter(const struct child *c, const struct blob *own, struct nsbox_error *err)
+{
+	int r = load_plain(c->plan, SEC_BPF);
+
+	if (r == 0 && own)
+		r = load_plain(own, SEC_BPF);
+	return not_loaded(r, err);
+}
+
+/*
+ * Of equal answers the latest filter's counts, so a filter of the program's own, which is behind the
+ * plan's, is the one with the listener. What the plan's alone refuses the kernel answers with ENOSYS.
+ */
+static int load_listened(const struct child *c, const struct blob *own, enum observe_form form)
+{
+	int r = 0;
+
+	if (!c->observe)
+		return -E2BIG;
+	if (own)
+		r = load_observed(c->plan, SEC_BPF, OBSERVE_INIT, 0);
+	if (r < 0)
+		return r;
+	/* Once an observer has a call, no signal makes another errno of its answer (5.19). */
+	return load_observed(own ? own : c->plan, SEC_BPF, form,
+			     SECCOMP_FILTER_FLAG_NEW_LISTENER |
+				     SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+}
+
+int payload_filter_observed(const struct child *c, const struct blob *own, int channel, bool traced,
 			    struct nsbox_error *err)
 {
 	struct ctl_report rep = { .magic = CTL_MAGIC, .kind = CTL_REFUSALS };
-	/* Once an observer has a call, no signal makes another errno of its answer (5.19). */
-	int fd = c->observe ? load_observed(c, SEC_BPF, traced ? OBSERVE_TRACED : OBSERVE_PAYLOAD,
-					    SECCOMP_FILTER_FLAG_NEW_LISTENER |
-						    SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
-			    : -E2BIG;
+	int fd = load_listened(c, own, traced ? OBSERVE_TRACED : OBSERVE_PAYLOAD);
 	int r;
 
 	/* One listener is all a process may have: a container's may be there already. Who asked for a
@@ -95,7 +117,7 @@ int payload_filter_observed(const struct child *c, int channel, bool traced,
 				     "trace the files it opens: another observer of system calls "
 				     "is there, a container's perhaps; run it without trace");
 	if (fd == -EBUSY || fd == -E2BIG)
-		return payload_filter(c, err);
+		return payload_filter(c, own, err);
 	if (fd < 0)
 		return nsbox_fail_at(err, NSBOX_STAGE_SECCOMP, NSBOX_E_SETUP, fd,
 				     "install the system call filter, to be observed");

@@ -127,13 +127,13 @@ static bool sort_fds(const struct ctl_request *req, const int *fds, unsigned n,
 }
 
 /* Whoever does not get one is told how many opens nobody tried, and no more is lost. */
-static void fork_prober(struct init *in, int socket)
+static void fork_prober(struct init *in, const struct blob *exec, int socket)
 {
 	if (socket < 0 || child_fork() != 0)
 		return;
 	close(in->child->signals);
 	close(in->child->control);
-	prober_main(in->child, socket);
+	prober_main(in->child, exec_own(exec), socket);
 }
 
 static struct running *find(struct init *in, uint32_t id)
@@ -209,7 +209,7 @@ static void start(struct init *in, const struct ctl_request *req, int *fds, unsi
 	if (r == 0)
 		r = fork_program(in, row, &exec, &io, &rep.error);
 	if (r == 0)
-		fork_prober(in, prober);
+		fork_prober(in, &exec, prober);
 	blob_unmap(&exec);
 	if (r < 0) {
 		ctl_send(io.channel, &rep, sizeof(rep), NULL, 0);

@@ -49,14 +49,21 @@ void observe_forget(struct exec *ex)
 }
 
 /* The plan is kept out of children (nsbox_plan_open): the observer gets a copy of the filter. */
-static int fork_observer(const struct nsbox_sandbox *sb, struct observer_task *task,
-			 struct observer *ret)
+static int fork_observer(const struct nsbox_sandbox *sb, const struct exec *ex,
+			 struct observer_task *task, struct observer *ret)
 {
 	const struct sock_filter *filter =
 		blob_get(plan_blob(sb->plan), SEC_BPF, sizeof(*filter), &task->n);
-	auto_free struct sock_filter *copy = calloc(task->n, sizeof(*copy));
+	auto_free struct sock_filter *copy = NULL;
 	pid_t pid;
-	int r = copy ? 0 : -ENOMEM;
+	int r;
+
+	if (ex && ex->filter) {
+		filter = ex->filter;
+		task->n = ex->insns;
+	}
+	copy = calloc(task->n, sizeof(*copy));
+	r = copy ? 0 : -ENOMEM;
 
 	if (r == 0) {
 		memcpy(copy, filter, task->n * sizeof(*copy));
@@ -136,7 +143,7 @@ void observe_spare(struct nsbox_sandbox *sb)
 	o->place = pair[0];
 	task.place = pair[1];
 	task.table = o->table = table_new();
-	if (o->table && fork_observer(sb, &task, o) == 0) {
+	if (o->table && fork_observer(sb, NULL, &task, o) == 0) {
 		sb->spare = o;
 	} else {
 		close(o->place);
@@ -153,7 +160,7 @@ static struct observer *adopt(struct nsbox_sandbox *sb, struct exec *ex, int lis
 	struct observer *o = sb->spare;
 	char byte = 0;
 
-	if (!o || ex->trace || ctl_send(o->place, &byte, 1, &listener, 1) < 0) {
+	if (!o || ex->trace || ex->filter || ctl_send(o->place, &byte, 1, &listener, 1) < 0) {
 		drop_spare(sb);
 		return NULL;
 	}
@@ -173,7 +180,7 @@ static int start_own(struct nsbox_sandbox *sb, struct exec *ex, int listener, st
 
 	ex->observed = table_new();
 	task.table = ex->observed;
-	r = o && ex->observed ? fork_observer(sb, &task, o) : -ENOMEM;
+	r = o && ex->observed ? fork_observer(sb, ex, &task, o) : -ENOMEM;
 	if (r < 0) {
 		free(o);
 		observe_forget(ex);

@@ -206,12 +206,19 @@ static int affinity(uint32_t cpu_milli)
 	return sched_setaffinity(0, sizeof(want), &want) < 0 ? -errno : 0;
 }
 
-static int resource_limits(const struct child *c)
+/* The lower of two limits, of which 0 is none. */
+static uint64_t lower(uint64_t a, uint64_t b)
+{
+	return a && b ? MIN(a, b) : a ? a : b;
+}
+
+static int resource_limits(const struct child *c, const struct exec_narrow *narrow)
 {
 	const struct plan_limits *l = &child_fixed(c)->limits;
-	const uint64_t cpu = l->cpu_ms ? (l->cpu_ms + 999) / 1000 : RLIM_INFINITY;
-	const uint64_t cpu_end = l->cpu_ms ? cpu + 1 : RLIM_INFINITY; /* kills who catches XCPU */
-	const uint64_t file = l->file_size ? l->file_size : RLIM_INFINITY;
+	const uint64_t cpu_ms = lower(l->cpu_ms, narrow->cpu_ms);
+	const uint64_t cpu = cpu_ms ? (cpu_ms + 999) / 1000 : RLIM_INFINITY;
+	const uint64_t cpu_end = cpu_ms ? cpu + 1 : RLIM_INFINITY; /* kills who catches XCPU */
+	const uint64_t file = lower(l->file_size, narrow->file_size) ?: RLIM_INFINITY;
 	/* The kernel counts per id and user namespace; a single id is init's and a leader's as well.
 	 * One more where there is a control group, so that it is the group that refuses, and
 	 * counts. */
@@ -249,7 +256,7 @@ static int resource_limits(const struct child *c)
  * The place of an observer is handed over behind the filter: the program's own limit, which is
  * lower, comes after that, unless the filter refuses to set it.
  */
-static bool files_limit_waits(const struct child *c)
+static bool files_limit_waits(const struct child *c, const struct blob *own)
 {
 	const struct seccomp_data set = { .nr = SYS_prlimit64,
 					  .arch = NATIVE_AUDIT_ARCH,
@@ -260,13 +267,14 @@ static bool files_limit_waits(const struct child *c)
 
 	if (!c->observe)
 		return false;
-	filter = blob_get(c->plan, SEC_BPF, sizeof(*filter), &n);
+	filter = blob_get(own ? own : c->plan, SEC_BPF, sizeof(*filter), &n);
 	return observe_judge(filter, n, &set, &denied) == 0;
 }
 
-static int files_limit(const struct child *c, struct nsbox_error *err)
+static int files_limit(const struct child *c, const struct exec_narrow *own,
+		       struct nsbox_error *err)
 {
-	const uint64_t files = child_fixed(c)->limits.open_files;
+	const uint64_t files = lower(child_fixed(c)->limits.open_files, own->open_files);
 	int r = limit(RLIMIT_NOFILE, files, files);
 
 	return r < 0 ? nsbox_fail_at(err, NSBOX_STAGE_LIMITS, NSBOX_E_SETUP, r,
@@ -274,15 +282,16 @@ static int files_limit(const struct child *c, struct nsbox_error *err)
 		     : 0;
 }
 
-static int limits(const struct child *c, struct nsbox_error *err)
+static int limits(const struct child *c, const struct blob *exec, struct nsbox_error *err)
 {
-	int r = resource_limits(c);
+	const struct exec_narrow *own = &blob_fixed(exec, struct exec_fixed)->narrow;
+	int r = resource_limits(c, own);
 
 	if (r < 0)
 		return nsbox_fail_at(err, NSBOX_STAGE_LIMITS, NSBOX_E_SETUP, r,
 				     "set the resource limits");
-	if (!files_limit_waits(c)) {
-		r = files_limit(c, err);
+	if (!files_limit_waits(c, exec_own(exec))) {
+		r = files_limit(c, own, err);
 		if (r < 0)
 			return r;
 	}
@@ -376,7 +385,8 @@ static int vectors(const struct child *c, const struct blob *exec, struct vector
 	for (size_t i = 0; i < argc; i++)
 		ret->argv[i] = (char *)blob_get_str(exec, off[i]);
 	n = add_env(ret->env, 0, c->root);
-	n = add_env(ret->env, n, c->plan);
+	if (!exec_own(exec))
+		n = add_env(ret->env, n, c->plan);
 	n = add_env(ret->env, n, exec);
 	if (c->process)
 		ret->env[n++] = (char *)c->process->variable;
@@ -472,6 +482,7 @@ static int lock_down(struct child *c, const struct blob *exec, struct payload_fd
 		     struct vectors *v, struct nsbox_error *err)
 {
 	const struct exec_fixed *x = blob_fixed(exec, struct exec_fixed);
+	const struct blob *own = exec_own(exec);
 	struct ctl_report rep = { .magic = CTL_MAGIC, .kind = CTL_WITNESS };
 	sigset_t none;
 	int r;
@@ -485,7 +496,7 @@ static int lock_down(struct child *c, const struct blob *exec, struct payload_fd
 	if (r == 0)
 		r = stdio(fds, err);
 	if (r == 0)
-		r = limits(c, err);
+		r = limits(c, exec, err);
 	if (r == 0)
 		r = payload_credentials(c, err);
 	if (r == 0 && c->process)
@@ -496,12 +507,14 @@ static int lock_down(struct child *c, const struct blob *exec, struct payload_fd
 		r = vectors(c, exec, v, err);
 	if (r == 0)
 		r = enter_cwd(c, exec, err);
+	if (r == 0 && own)
+		r = payload_landlock(c, own, err);
 	if (r == 0)
 		r = c->observe || fds->traced
-			    ? payload_filter_observed(c, fds->channel, fds->traced, err)
-			    : payload_filter(c, err);
-	if (r == 0 && files_limit_waits(c))
-		r = files_limit(c, err);
+			    ? payload_filter_observed(c, own, fds->channel, fds->traced, err)
+			    : payload_filter(c, own, err);
+	if (r == 0 && files_limit_waits(c, own))
+		r = files_limit(c, &x->narrow, err);
 	if (r == 0 && !left_out(WITNESS))
 		r = witness_run(c, &rep, err);
 	if (r == 0)

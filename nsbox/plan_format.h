@@ -24,11 +24,12 @@
 typedef uint32_t str_off; /* offset into SEC_STRINGS */
 
 enum blob_section {
-	SEC_STRINGS,  /* char[] */
-	SEC_FIXED,    /* one struct plan_fixed or exec_fixed */
-	SEC_OPS,      /* struct mount_op[], in order */
-	SEC_LANDLOCK, /* struct landlock_rule[]; of a root list: more trees of the image */
-	SEC_BPF,      /* struct sock_filter[]: the payload's filter */
+	SEC_STRINGS, /* char[] */
+	SEC_FIXED,   /* one struct plan_fixed or exec_fixed */
+	SEC_OPS,     /* struct mount_op[], in order */
+	SEC_LANDLOCK, /* struct landlock_rule[]; of a root list: more trees of the image; of an exec: struct
+			 exec_narrow */
+	SEC_BPF, /* struct sock_filter[]: the payload's filter; of an exec: struct exec_narrow */
 	SEC_BPF_INIT, /* struct sock_filter[]: init's filter, a superset of every payload's */
 	SEC_NFT,      /* netlink messages, one batch, each message but the ends with NLM_F_ACK */
 	SEC_ENV,      /* str_off[]: "NAME=value"; an image's, then a plan's, then an exec's win */
@@ -190,7 +191,20 @@ enum exec_flags {
 	EXECF_FD4 = 1 << 3,	  /* a result descriptor is passed as 4 */
 	EXECF_TRACE = 1 << 4,	  /* a socket of the observer's is passed, for who tries opens */
 	EXECF_WAITS = 1 << 5,	  /* its time begins when the owner says so */
-	EXECF_ALL = (1 << 6) - 1
+	EXECF_NARROW = 1 << 6,	  /* it has rules of its own, which hold besides the plan's */
+	EXECF_ALL = (1 << 7) - 1
+};
+
+/*
+ * Of a program that may do less than its sandbox's plan allows, with SEC_BPF and SEC_LANDLOCK: a second
+ * filter and a second domain on top of the plan's, so that whatever stands here can only take away. The
+ * variables of such a request stand for the plan's, too.
+ */
+struct exec_narrow {
+	uint64_t landlock_fs, landlock_net; /* handled; 0: no domain */
+	uint64_t file_size, cpu_ms;	    /* as in plan_limits; 0: the plan's */
+	uint32_t open_files;		    /* 0: the plan's */
+	uint32_t reserved;
 };
 
 struct exec_fixed {
@@ -200,6 +214,7 @@ struct exec_fixed {
 	uint16_t tty_rows, tty_cols;
 	uint64_t wall_ms; /* 0 = the plan's */
 	str_off reserved2[2];
+	struct exec_narrow narrow; /* EXECF_NARROW, else 0 */
 };
 
 /* ------------------------------------------------------------------ verb_fixed */

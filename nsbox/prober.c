@@ -65,14 +65,15 @@ static uint32_t try_open(struct probe_ask *a)
 	return fd < 0 ? (uint32_t)errno : 0;
 }
 
-_Noreturn void prober_main(struct child *c, int socket)
+_Noreturn void prober_main(struct child *c, const struct blob *own, int socket)
 {
 	struct probe_ask a;
 	sigset_t all;
 
 	sigfillset(&all);
 	if (sigprocmask(SIG_SETMASK, &all, NULL) < 0 || child_close_others(0, &socket, 1) < 0 ||
-	    payload_credentials(c, NULL) < 0 || payload_filter(c, NULL) < 0)
+	    payload_credentials(c, NULL) < 0 || (own && payload_landlock(c, own, NULL) < 0) ||
+	    payload_filter(c, own, NULL) < 0)
 		_exit(1);
 	while (read(socket, &a, sizeof(a)) == (ssize_t)sizeof(a)) {
 		struct probe_told told = { .number = a.number };

@@ -54,6 +54,8 @@ struct exec {
 	uint64_t cpu_us;
 	bool disk_full; /* when it had ended */
 	uint32_t watch_kills;
+	struct sock_filter *filter; /* of its own, or NULL: the plan's */
+	size_t insns;
 	struct observed *observed; /* what its observer counts, or NULL */
 	struct nsbox_trace *trace; /* its caller's file, mapped, or NULL */
 	int prober;		   /* until the observer has it, or -1 */

@@ -231,6 +231,11 @@ struct policy_host {
 	char *pointer; /* where the manifest asks for it */
 };
 
+struct policy_taken {
+	char *path;
+	uint64_t right; /* LANDLOCK_ACCESS_FS_* that stands for it */
+};
+
 struct nsbox_policy {
 	const struct profile *profile;
 	char manifest_sha256[65];
@@ -279,6 +284,9 @@ struct nsbox_policy {
 	struct plan_limits limits;
 	struct sock_filter noexec[16];
 	size_t n_noexec; /* instructions */
+	/* For one program of a sandbox that has more (nsbox_policy_narrower()): what it loses of that. */
+	struct policy_taken *taken;
+	size_t n_taken;
 };
 
 static inline bool policy_is_process(const struct nsbox_policy *p)
@@ -334,6 +342,8 @@ uint64_t landlock_fs_rights(uint32_t abi);
 /* What this policy would have had from a newer Landlock: "refer", ...; NULL past the last. */
 const char *landlock_lost(const struct nsbox_policy *p, size_t i);
 void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f);
+/* Of what a program loses, one path that the rules would give it all the same; NULL: none. */
+int landlock_taken(const struct nsbox_policy *p, const char **ret_path, struct nsbox_error *err);
 void compile_mounts(const struct nsbox_policy *p, struct blob_builder *b);
 void compile_places(const struct nsbox_policy *p, struct blob_builder *b); /* tier "process" */
 int compile_nftables(const struct nsbox_policy *p, struct blob_builder *b, struct nsbox_error *err);

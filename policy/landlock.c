@@ -129,6 +129,73 @@ static void add_places(const struct nsbox_policy *p, struct blob_builder *b,
 	add_list(p, b, f, p->exec, READ | EXEC, false);
 }
 
+static bool is_below(const char *path, const char *tree)
+{
+	size_t n = strlen(tree);
+
+	return !strncmp(path, tree, n) && (path[n] == '/' || !path[n]);
+}
+
+/*
+ * A tree as a whole is where modes and mounts narrow things; they do not for a single program. Where one
+ * loses something in a tree it gets of that only what every run has, and what the lists name.
+ */
+static void add_writable_tree(const struct nsbox_policy *p, struct blob_builder *b,
+			      const struct plan_fixed *f, const char *tree, uint64_t run)
+{
+	static const char *const own[] = { "/var/tmp", POLICY_HOME };
+	bool whole = true;
+
+	for (size_t i = 0; i < p->n_taken; i++)
+		whole &= !is_below(p->taken[i].path, tree);
+	if (whole) {
+		add(b, f, tree, run, true);
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		if (is_below(own[i], tree))
+			add(b, f, own[i], run, true);
+}
+
+/* What is named here an image's own trees do not give back (add_image_trees() of nsbox/). */
+static void add_taken(const struct nsbox_policy *p, struct blob_builder *b,
+		      const struct plan_fixed *f)
+{
+	for (size_t i = 0; i < p->n_taken; i++)
+		add(b, f, p->taken[i].path, FS(READ_DIR), true);
+}
+
+int landlock_taken(const struct nsbox_policy *p, const char **ret_path, struct nsbox_error *err)
+{
+	struct plan_fixed f = { 0 };
+	struct blob_builder *b = blob_new(PLAN_MAGIC);
+	auto_free void *bytes = NULL;
+	const struct landlock_rule *rules;
+	struct blob got;
+	size_t n;
+	int r;
+
+	if (!b)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "compare policies");
+	compile_landlock(p, b, &f);
+	r = blob_bytes(b, &bytes, &got.size, err);
+	blob_free(b);
+	if (r < 0)
+		return r;
+	got.base = bytes;
+	rules = blob_get(&got, SEC_LANDLOCK, sizeof(*rules), &n);
+	*ret_path = NULL;
+	for (size_t k = 0; k < p->n_taken && !*ret_path; k++) {
+		if (!f.landlock_fs)
+			*ret_path = p->taken[k].path;
+		for (size_t i = 0; i < n; i++)
+			if ((rules[i].access & p->taken[k].right) &&
+			    is_below(p->taken[k].path, blob_get_str(&got, rules[i].path)))
+				*ret_path = p->taken[k].path;
+	}
+	return 0;
+}
+
 void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, struct plan_fixed *f)
 {
 	/* "skill": programs come from the image and the skill, not from what the run wrote. */
@@ -150,12 +217,13 @@ void compile_landlock(const struct nsbox_policy *p, struct blob_builder *b, stru
 	for (size_t i = 0; i < ARRAY_SIZE(image_trees); i++)
 		add(b, f, image_trees[i].path, image_trees[i].access, true);
 	for (size_t i = 0; i < ARRAY_SIZE(writable_trees); i++)
-		add(b, f, writable_trees[i], run, true);
+		add_writable_tree(p, b, f, writable_trees[i], run);
 	if (p->skill_dir)
 		add(b, f, p->skill_dir, READ | EXEC, true);
 	add_list(p, b, f, p->read, READ, true);
 	add_list(p, b, f, p->write, READ | WRITE, true);
 	add_list(p, b, f, p->exec, READ | EXEC, any);
+	add_taken(p, b, f);
 	if (f->landlock_net & LANDLOCK_ACCESS_NET_CONNECT_TCP)
 		add_ports(p, b);
 }

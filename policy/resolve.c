@@ -286,6 +286,9 @@ void nsbox_policy_free(struct nsbox_policy *p)
 	for (size_t i = 0; i < p->n_outputs; i++)
 		free(p->outputs[i].glob);
 	free(p->outputs);
+	for (size_t i = 0; i < p->n_taken; i++)
+		free(p->taken[i].path);
+	free(p->taken);
 	char **const lists[] = {
 		p->read,
 		p->write,

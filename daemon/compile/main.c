@@ -29,6 +29,8 @@ static int receive(int *ret_fd, struct nsbox_error *err)
 	if (r < 0)
 		return r;
 	if (r == 0 || n != (request.manifest_len ? 1u : 0u) ||
+	    request.base_len > request.manifest_len ||
+	    (request.base_len && !(request.flags & COMPILE_NARROWER)) ||
 	    !memchr(request.skill_dir, 0, sizeof(request.skill_dir)) ||
 	    !memchr(request.entrypoint, 0, sizeof(request.entrypoint)))
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO, "malformed compile request");
@@ -45,23 +47,34 @@ static bool is_sealed(int fd)
 	return seals >= 0 && (seals & need) == need;
 }
 
-static int parse(int fd, struct nsbox_manifest **ret, struct nsbox_error *err)
+static int parse_part(const char *text, size_t len, struct nsbox_manifest **ret,
+		      struct nsbox_error *err)
 {
-	void *text;
-	int r;
+	return len ? nsbox_manifest_parse(text, len, ret, err) : nsbox_manifest_default(ret, err);
+}
 
-	if (request.manifest_len == 0)
-		return nsbox_manifest_default(ret, err);
-	if (!is_sealed(fd))
+/* What is to be compiled, and what it may not be wider than: NULL where that was not asked for. */
+static int parse(int fd, struct nsbox_manifest **ret, struct nsbox_manifest **ret_base,
+		 struct nsbox_error *err)
+{
+	const size_t len = request.manifest_len, base = request.base_len;
+	void *text = NULL;
+	int r = 0;
+
+	if (len && !is_sealed(fd))
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO, "the manifest is not sealed");
-	text = mmap(NULL, request.manifest_len, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (len)
+		text = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (text == MAP_FAILED)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "map the manifest");
-	if (lseek(fd, 0, SEEK_END) != (off_t)request.manifest_len)
+	if (len && lseek(fd, 0, SEEK_END) != (off_t)len)
 		r = nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO, "the manifest has another length");
-	else
-		r = nsbox_manifest_parse(text, request.manifest_len, ret, err);
-	munmap(text, request.manifest_len);
+	if (r == 0 && (request.flags & COMPILE_NARROWER))
+		r = parse_part(text, base, ret_base, err);
+	if (r == 0)
+		r = parse_part((const char *)text + base, len - base, ret, err);
+	if (text)
+		munmap(text, len);
 	return r;
 }
 
@@ -141,6 +154,40 @@ static int put_policy(const struct nsbox_policy *p, struct nsbox_error *err)
 	return nsbox_policy_digest(p, reply.digest, err);
 }
 
+/* Secrets and parameters are no part of a policy, and a session has what it was made with. */
+static int compare_inputs(const struct nsbox_manifest *base, struct nsbox_error *err)
+{
+	auto_free char *text = NULL;
+	int r = nsbox_manifest_inputs(base, &text, err);
+
+	if (r < 0 || strcmp(text, reply.inputs) == 0)
+		return r;
+	return nsbox_fail(
+		err, NSBOX_E_UNSUPPORTED, 0,
+		"/secrets: secrets, userConfig and files.digests are fixed when the sandbox "
+		"is made: say them as they are, or make a new one");
+}
+
+static int check_narrower(const struct nsbox_manifest *base,
+			  const struct nsbox_resolve_options *opt, struct nsbox_policy *then,
+			  struct nsbox_error *err)
+{
+	struct nsbox_policy *now = NULL;
+	int r = nsbox_policy_resolve(base, opt, &now, err);
+
+	if (r < 0) {
+		nsbox_error_prefix(err, "what the sandbox was made with");
+		return r;
+	}
+	r = nsbox_policy_digest(now, reply.base_digest, err);
+	if (r == 0)
+		r = nsbox_policy_narrower(now, then, err);
+	if (r == 0)
+		r = compare_inputs(base, err);
+	nsbox_policy_free(now);
+	return r;
+}
+
 static int compile(int fd, int *ret_plan, struct nsbox_error *err)
 {
 	struct nsbox_resolve_options opt = {
@@ -150,11 +197,11 @@ static int compile(int fd, int *ret_plan, struct nsbox_error *err)
 		.python_function = request.flags & COMPILE_PYTHON,
 		.as_operator = request.flags & COMPILE_OPERATOR,
 	};
-	struct nsbox_manifest *m = NULL;
+	struct nsbox_manifest *m = NULL, *base = NULL;
 	struct nsbox_policy *p = NULL;
 	int r;
 
-	r = parse(fd, &m, err);
+	r = parse(fd, &m, &base, err);
 	if (r == 0)
 		snprintf(reply.name, sizeof(reply.name), "%s", nsbox_manifest_name(m));
 	if (r == 0)
@@ -163,11 +210,14 @@ static int compile(int fd, int *ret_plan, struct nsbox_error *err)
 		r = put_entrypoint(m, p, err);
 	if (r == 0)
 		r = put_inputs(m, err);
+	if (r == 0 && base)
+		r = check_narrower(base, &opt, p, err);
 	if (r == 0)
 		r = put_policy(p, err);
 	if (r == 0)
 		r = nsbox_policy_compile(p, ret_plan, err);
 	nsbox_policy_free(p);
+	nsbox_manifest_free(base);
 	nsbox_manifest_free(m);
 	return r;
 }

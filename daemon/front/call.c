@@ -14,7 +14,7 @@
 #include "daemon/front/images.h"
 #include "daemon/front/json_reply.h"
 #include "daemon/front/mcp.h"
-#include "daemon/front/session_network.h"
+#include "daemon/front/session_narrow.h"
 #include "daemon/front/snapshot.h"
 #include "daemon/front/tools.h"
 #include "nsbox/util.h"
@@ -90,7 +90,7 @@ void api_gone(void *ctx, struct http_request *rq)
 
 	if (!c) {
 		if (!mcp_gone(ctx, rq) && !api_tools_gone(ctx, rq) && !box_files_gone(ctx, rq) &&
-		    !session_network_gone(ctx, rq) && !snapshot_gone(ctx, rq) &&
+		    !session_narrow_gone(ctx, rq) && !snapshot_gone(ctx, rq) &&
 		    !images_gone(ctx, rq))
 			control_gone(ctx, rq);
 		return;

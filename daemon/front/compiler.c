@@ -191,10 +191,11 @@ static void finish_error(struct compile_ticket *t, const char *text)
 static bool reply_sound(const struct compile_reply *r, unsigned n)
 {
 	return memchr(r->error.msg, 0, sizeof(r->error.msg)) &&
-	       memchr(r->digest, 0, sizeof(r->digest)) && memchr(r->name, 0, sizeof(r->name)) &&
-	       memchr(r->cwd, 0, sizeof(r->cwd)) && memchr(r->inputs, 0, sizeof(r->inputs)) &&
-	       r->noexec_len <= sizeof(r->noexec) && r->command_len <= sizeof(r->command) &&
-	       r->command_args <= r->command_len &&
+	       memchr(r->digest, 0, sizeof(r->digest)) &&
+	       memchr(r->base_digest, 0, sizeof(r->base_digest)) &&
+	       memchr(r->name, 0, sizeof(r->name)) && memchr(r->cwd, 0, sizeof(r->cwd)) &&
+	       memchr(r->inputs, 0, sizeof(r->inputs)) && r->noexec_len <= sizeof(r->noexec) &&
+	       r->command_len <= sizeof(r->command) && r->command_args <= r->command_len &&
 	       (r->command_len == 0 || r->command[r->command_len - 1] == 0) &&
 	       n == (r->error.code == 0 ? 1u : 0u);
 }

@@ -28,6 +28,7 @@
 #include "daemon/front/images.h"
 #include "daemon/front/log.h"
 #include "daemon/front/mcp.h"
+#include "daemon/front/session_narrow.h"
 #include "daemon/front/snapshot.h"
 #include "daemon/front/tools.h"
 #include "daemon/front/ui.h"
@@ -255,7 +256,7 @@ void front_close(struct front *f, int status)
 	for (struct job *j = f->first; j; j = j->next)
 		if (j->sync || is_stuck(j) || (j->phase != JOB_QUEUED && !give_back(f, j)))
 			job_interrupt(j);
-	session_network_close(f);
+	session_narrow_close(f);
 	sessions_close(f);
 	images_close(f);
 	record_turn(f);
@@ -414,7 +415,7 @@ static void tear_down(struct front *f)
 	hold_done(f);
 	while (f->first)
 		front_list_drop(f, f->first);
-	session_network_close(f);
+	session_narrow_close(f);
 	sessions_close(f);
 	snapshots_close(f->snapshots);
 	queue_free(f->queue);

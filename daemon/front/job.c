@@ -21,6 +21,7 @@
 #include "daemon/common/digest.h"
 #include "daemon/front/job_parts.h"
 #include "daemon/front/manifest.h"
+#include "daemon/front/session_narrow.h"
 #include "daemon/front/snapshot.h"
 #include "nsbox/plan_build.h"
 #include "nsbox/util.h"
@@ -101,6 +102,7 @@ static void release(struct job *j)
 	free_ptr(&j->policy_text);
 	free_ptr(&j->plan);
 	free_ptr(&j->rules);
+	nsbox_plan_close(take_ptr(&j->narrower));
 	inputs_done(&j->inputs);
 	job_spec_free(take_ptr(&j->spec));
 }
@@ -256,22 +258,32 @@ bool job_give_back(struct job *j)
 
 /* ------------------------------------------------------------------ to a plan */
 
-/* The manifest as it was given, before wishes of the request are joined to it. */
+void job_hash_manifest(struct json_object *manifest, char ret[65])
+{
+	size_t len;
+	const char *text =
+		manifest ? json_object_to_json_string_length(
+				   manifest,
+				   JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len)
+			 : NULL;
+
+	*ret = 0;
+	if (text)
+		(void)digest_hex(text, len, ret, NULL);
+}
+
 static void hash_manifest(struct job *j)
 {
 	const struct snapshot *from = j->session ? j->session->from : NULL;
-	size_t len = j->staged.manifest_len;
-	const char *text = j->staged.manifest;
 
-	if (!text && j->spec->manifest)
-		text = json_object_to_json_string_length(
-			j->spec->manifest, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE,
-			&len);
 	if (from)
 		memcpy(j->manifest_sha256, from->recipe.manifest_sha256,
 		       sizeof(j->manifest_sha256));
-	else if (text)
-		(void)digest_hex(text, len, j->manifest_sha256, NULL);
+	else if (j->staged.manifest)
+		(void)digest_hex(j->staged.manifest, j->staged.manifest_len, j->manifest_sha256,
+				 NULL);
+	else
+		job_hash_manifest(j->spec->manifest, j->manifest_sha256);
 }
 
 /* What is compiled: of the request, or of what its session begins with. */
@@ -432,28 +444,123 @@ static int add_own_outputs(struct job *j, struct nsbox_error *err)
 	return 0;
 }
 
-void job_enter(struct job *j)
+/* It is there; how this command runs in it is settled. */
+static void enter(struct job *j)
+{
+	struct nsbox_error err = { 0 };
+
+	j->wall_ms = wall_of(j);
+	j->phase = JOB_RUNNING;
+	if (job_settle(j, &err) < 0 || job_run(j, &err) < 0)
+		fail_run(j, &err);
+}
+
+static void enter_refused(struct job *j, int r, struct nsbox_error *err)
+{
+	j->conflict = r == -EEXIST;
+	manifest_locate(j->spec, err);
+	job_fail(j, err);
+}
+
+/* A manifest of its own, and no wider than the session's: what it says of outputs is all there is. */
+static int take_narrower(struct job *j, const struct compile_reply *reply, int plan_fd,
+			 struct nsbox_error *err)
 {
 	const struct session *s = j->session;
+	int r = session_compared(s, reply, err);
+
+	if (r == 0)
+		r = session_network_same(s, plan_fd, err);
+	if (r == 0)
+		r = nsbox_plan_open(plan_fd, &j->narrower, err);
+	if (r == 0)
+		r = job_plan_facts(plan_fd, j->plan_sha256, &j->rules, &j->n_rules, err);
+	if (r < 0)
+		return r;
+	j->plan = malloc(sizeof(*j->plan));
+	if (!j->plan)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "keep a plan");
+	*j->plan = *reply;
+	j->network.used = s->network.rules != NULL;
+	job_hash_manifest(j->spec->manifest, j->manifest_sha256);
+	if (!*j->manifest_sha256)
+		memcpy(j->manifest_sha256, s->manifest_sha256, sizeof(j->manifest_sha256));
+	memcpy(j->policy_sha256, reply->digest, sizeof(j->policy_sha256));
+	memcpy(j->image_digest, s->image_digest, sizeof(j->image_digest));
+	return 0;
+}
+
+static void on_narrower(void *ctx, const struct compile_reply *reply, int plan_fd)
+{
+	struct job *j = ctx;
+	struct nsbox_error err = reply->error;
+	int r = err.code ? (reply->base_digest[0] ? -EEXIST : -EINVAL) : 0;
+
+	j->ticket = NULL;
+	j->compiled_us = monotonic_us();
+	if (r == 0 && j->session->frozen) {
+		j->phase = JOB_STAGING; /* the thaw asks again, of the cache */
+		return;
+	}
+	if (r == 0)
+		r = take_narrower(j, reply, plan_fd, &err);
+	if (r < 0)
+		enter_refused(j, r, &err);
+	else
+		enter(j);
+}
+
+/* on_narrower() may run, and even finish the job, before this returns. */
+static void compile_narrower(struct job *j)
+{
+	struct compile_ticket *ticket = NULL;
 	struct nsbox_error err = { 0 };
+	uint32_t flags = j->kind == JOB_COMMAND && !j->spec->argv ? COMPILE_ENTRYPOINT : 0;
+	int r;
+
+	if (j->spec->stdin_data.data || j->interactive)
+		flags |= COMPILE_STDIN;
+	free_ptr(&j->policy_text);
+	j->phase = JOB_COMPILING;
+	job_ref(j);
+	r = session_compile(j->session, j->spec, flags, on_narrower, j, &ticket, &j->policy_text,
+			    &err);
+	if (r < 0)
+		enter_refused(j, r, &err);
+	else if (ticket)
+		j->ticket = ticket;
+	job_unref(j);
+}
+
+/* What the session's commands have. */
+static int take_common(struct job *j, struct nsbox_error *err)
+{
+	const struct session *s = j->session;
 
 	j->plan = malloc(sizeof(*j->plan));
 	j->rules = calloc(WIRE_OUTPUTS_MAX, sizeof(*j->rules));
-	if (!j->plan || !j->rules) {
-		nsbox_fail(&err, NSBOX_E_NOMEM, ENOMEM, "keep a plan");
-		job_fail(j, &err);
-		return;
-	}
+	if (!j->plan || !j->rules)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "keep a plan");
 	*j->plan = *s->plan;
-	memcpy(j->rules, s->rules, s->n_rules * sizeof(*j->rules));
+	if (s->n_rules)
+		memcpy(j->rules, s->rules, s->n_rules * sizeof(*j->rules));
 	j->n_rules = s->n_rules;
 	j->network.used = s->network.rules != NULL;
 	memcpy(j->manifest_sha256, s->manifest_sha256, sizeof(j->manifest_sha256));
 	memcpy(j->policy_sha256, s->policy_sha256, sizeof(j->policy_sha256));
 	memcpy(j->plan_sha256, s->plan_sha256, sizeof(j->plan_sha256));
 	memcpy(j->image_digest, s->image_digest, sizeof(j->image_digest));
-	j->wall_ms = wall_of(j);
-	j->phase = JOB_RUNNING;
-	if (add_own_outputs(j, &err) < 0 || job_settle(j, &err) < 0 || job_run(j, &err) < 0)
-		fail_run(j, &err);
+	return add_own_outputs(j, err);
+}
+
+void job_enter(struct job *j)
+{
+	struct nsbox_error err = { 0 };
+
+	if (session_differs(j->session, j->spec))
+		compile_narrower(j);
+	else if (take_common(j, &err) < 0)
+		job_fail(j, &err);
+	else
+		enter(j);
 }

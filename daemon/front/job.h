@@ -83,7 +83,9 @@ struct job {
 	char image_digest[80]; /* as nsbox-spawn said */
 	struct queue_entry wait;
 	bool makes_session;
-	struct session *session; /* where it runs; NULL: in a sandbox of its own */
+	struct session *session;     /* where it runs; NULL: in a sandbox of its own */
+	struct nsbox_plan *narrower; /* its own in there, or NULL */
+	bool conflict;		     /* its error is about the session's state */
 
 	/* The front's: */
 	struct job *prev, *next;			   /* all that are alive, oldest first */

@@ -31,6 +31,12 @@ const char *job_image(const struct job *j);
 /* It was started; it, or nsbox-spawn for it, has an answer in time. */
 void job_limit_wait(struct job *j);
 
+/* Of a plan: its hash, and what it hands back (*ret is malloc'd, NULL for nothing). */
+int job_plan_facts(int plan_fd, char sha256[65], struct wire_output **ret, uint32_t *ret_n,
+		   struct nsbox_error *err);
+/* job.c: as it was given, before wishes of the request are joined to it; NULL: "". */
+void job_hash_manifest(struct json_object *manifest, char ret[65]);
+
 /* job_pool.c: 1: it runs; 0: it has to be started. */
 int job_take_from_pool(struct job *j, int plan_fd, struct nsbox_error *err);
 

@@ -36,45 +36,60 @@ void job_session_ready(struct job *j, const struct nsbox_result *set_up)
 	job_finish(j);
 }
 
+static int plan_outputs(const struct blob *b, struct wire_output **ret, uint32_t *ret_n,
+			struct nsbox_error *err)
+{
+	size_t n;
+	const struct output_rule *rule = blob_get(b, SEC_OUTPUTS, sizeof(*rule), &n);
+	auto_free struct wire_output *list = NULL;
+
+	if (n > WIRE_OUTPUTS_MAX)
+		return nsbox_fail(err, NSBOX_E_LIMIT, 0, "more than %d outputs", WIRE_OUTPUTS_MAX);
+	list = n ? calloc(n, sizeof(*list)) : NULL;
+	if (n && !list)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read outputs");
+	for (size_t i = 0; i < n; i++) {
+		const char *glob = blob_get_str(b, rule[i].glob);
+
+		if (strlen(glob) >= sizeof(list[i].glob))
+			return nsbox_fail(err, NSBOX_E_LIMIT, 0, "an output's pattern is too long");
+		strcpy(list[i].glob, glob);
+		list[i].max_bytes = rule[i].max_bytes;
+		list[i].max_files = rule[i].max_files;
+	}
+	*ret = take_ptr(&list);
+	*ret_n = (uint32_t)n;
+	return 0;
+}
+
+int job_plan_facts(int plan_fd, char sha256[65], struct wire_output **ret, uint32_t *ret_n,
+		   struct nsbox_error *err)
+{
+	struct blob b;
+	int r = blob_map(plan_fd, PLAN_MAGIC, &b, err);
+
+	if (r < 0)
+		return r;
+	r = digest_hex(b.base, b.size, sha256, err);
+	if (r == 0)
+		r = plan_outputs(&b, ret, ret_n, err);
+	blob_unmap(&b);
+	return r;
+}
+
 /*
  * The plan's hash, for the receipt, and what is to be collected: that is in the plan, from the
  * manifest and from the request alike.
  */
 static int read_plan(struct job *j, int plan_fd, struct nsbox_error *err)
 {
-	const struct output_rule *rule;
-	struct blob b;
+	auto_free void *rules = NULL;
 	size_t n = 0;
-	int r = blob_map(plan_fd, PLAN_MAGIC, &b, err);
+	int r = job_plan_facts(plan_fd, j->plan_sha256, &j->rules, &j->n_rules, err);
 
-	if (r < 0)
-		return r;
-	r = digest_hex(b.base, b.size, j->plan_sha256, err);
-	if (r < 0) {
-		blob_unmap(&b);
-		return r;
-	}
-	blob_get(&b, SEC_EGRESS, 1, &n);
+	if (r == 0)
+		r = session_network_rules(plan_fd, &rules, &n, err);
 	j->network.used = n > 0;
-	rule = blob_get(&b, SEC_OUTPUTS, sizeof(*rule), &n);
-	if (n > WIRE_OUTPUTS_MAX)
-		r = nsbox_fail(err, NSBOX_E_LIMIT, 0, "more than %d outputs", WIRE_OUTPUTS_MAX);
-	j->rules = r == 0 && n ? calloc(n, sizeof(*j->rules)) : NULL;
-	if (r == 0 && n && !j->rules)
-		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read outputs");
-	for (size_t i = 0; j->rules && i < n; i++) {
-		const char *glob = blob_get_str(&b, rule[i].glob);
-
-		if (strlen(glob) >= sizeof(j->rules[i].glob)) {
-			r = nsbox_fail(err, NSBOX_E_LIMIT, 0, "an output's pattern is too long");
-			break;
-		}
-		strcpy(j->rules[i].glob, glob);
-		j->rules[i].max_bytes = rule[i].max_bytes;
-		j->rules[i].max_files = rule[i].max_files;
-		j->n_rules++;
-	}
-	blob_unmap(&b);
 	return r;
 }
 
@@ -210,6 +225,9 @@ int job_encode_exec(const struct job *j, bool waits, int *ret_fd, struct nsbox_e
 				 .cwd = j->spec->cwd,
 				 .wall_ms = j->wall_ms,
 				 .keep_rest = j->session != NULL,
+				 .narrower = j->narrower  ? j->narrower
+					     : j->session ? j->session->narrower
+							  : NULL,
 				 .waits = waits,
 				 .tty = j->spec->tty,
 				 .tty_rows = (uint16_t)(j->spec->tty_rows ?: TTY_ROWS),
@@ -335,9 +353,9 @@ static int check_timeout(const struct job *j, struct nsbox_error *err)
 
 	if (j->session && most && j->spec->timeout_ms > most)
 		return nsbox_fail(err, NSBOX_E_INVALID, 0,
-				  "/timeout_seconds: a command of this session may take %.3f s at "
-				  "most, which was fixed when it was made",
-				  (double)most / 1000);
+				  "/timeout_seconds: this command may take %llu ms at most, by the "
+				  "policy of its session or its own",
+				  (unsigned long long)most);
 	return 0;
 }
 

@@ -173,6 +173,26 @@ int manifest_for(const struct job_spec *spec, const char *skill_text, size_t ski
 	return r;
 }
 
+int manifest_over(const struct job_spec *spec, const char *base, size_t len, char **ret,
+		  size_t *ret_len, struct nsbox_error *err)
+{
+	struct json_object *m = NULL;
+	int r = 0;
+
+	if (spec->manifest)
+		return manifest_for(spec, NULL, 0, ret, ret_len, err);
+	if (len)
+		r = json_strict_parse(base, len, &JSON_LIMITS_MANIFEST, &m, err);
+	else
+		m = json_tokener_parse("{\"manifestVersion\":1}");
+	if (r == 0 && (!m || join(m, spec) < 0))
+		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "join the manifest");
+	if (r == 0)
+		r = to_text(m, ret, ret_len, err);
+	json_object_put(m);
+	return r;
+}
+
 static bool wishes_timeout(const struct job_spec *s)
 {
 	return s->timeout_ms;

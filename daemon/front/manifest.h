@@ -11,6 +11,10 @@
  */
 int manifest_for(const struct job_spec *spec, const char *skill_text, size_t skill_len, char **ret,
 		 size_t *ret_len, struct nsbox_error *err);
+/* The same of a later command of a session: what it says instead of the session's manifest, or wishes
+ * that are put into that. Always a text. */
+int manifest_over(const struct job_spec *spec, const char *base, size_t len, char **ret,
+		  size_t *ret_len, struct nsbox_error *err);
 /* An error of the compiler points into the manifest: make it point into the request. */
 void manifest_locate(const struct job_spec *spec, struct nsbox_error *err);
 

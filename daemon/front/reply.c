@@ -318,7 +318,9 @@ void job_make_reply(struct job *j)
 
 	snprintf(sandbox, sizeof(sandbox), "sb-%llu",
 		 (unsigned long long)(j->session ? j->session->number : j->number));
-	j->http_status = e ? http_status_of(e) : j->kind == JOB_SESSION ? 201 : 200;
+	j->http_status = e			  ? (j->conflict ? 409 : http_status_of(e))
+			 : j->kind == JOB_SESSION ? 201
+						  : 200;
 	r = !o			     ? -ENOMEM
 	    : e			     ? put_refusal(o, j, e)
 	    : j->kind == JOB_SESSION ? put_made(o, j)

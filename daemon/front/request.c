@@ -282,29 +282,34 @@ int request_parse(const char *body, size_t len, uint32_t kind, struct job_spec *
 }
 
 static const struct json_field narrow_fields[] = {
-	{ "network_policy", rq_network, .required = true },
+	{ "network_policy", rq_network, .nullable = true },
+	{ "manifest", json_take_object, AT(manifest), .nullable = true },
 };
 
-int request_parse_network(const char *body, size_t len, struct json_object **ret,
-			  struct nsbox_error *err)
+int request_parse_narrowing(const char *body, size_t len, struct job_spec **ret,
+			    struct nsbox_error *err)
 {
-	const struct json_limits lim = { .max_size = 64u << 10,
-					 .max_depth = 8,
+	const struct json_limits lim = { .max_size = 512u << 10,
+					 .max_depth = JSON_DEPTH_MAX,
+					 .max_nodes = NODES_MAX,
 					 .code = NSBOX_E_INVALID };
-	struct job_spec s = { 0 };
+	struct job_spec *s = calloc(1, sizeof(*s));
 	struct json_object *v = NULL;
 	struct json_reader r;
-	int rc = json_strict_parse(body, len, &lim, &v, err);
+	int rc = s ? json_strict_parse(body, len, &lim, &v, err)
+		   : nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read a request");
 
-	if (rc < 0)
-		return rc;
 	json_reader_init(&r, NSBOX_E_INVALID, err);
-	rc = json_read_object(&r, v, narrow_fields, ARRAY_SIZE(narrow_fields), true, &s);
+	if (rc == 0)
+		rc = json_read_object(&r, v, narrow_fields, ARRAY_SIZE(narrow_fields), true, s);
+	if (rc == 0 && !s->network && !s->manifest)
+		rc = nsbox_fail(err, NSBOX_E_INVALID, 0,
+				"/: network_policy or manifest has to say what becomes narrower");
 	json_object_put(v);
 	if (rc < 0)
-		json_object_put(s.network);
+		job_spec_free(s);
 	else
-		*ret = s.network;
+		*ret = s;
 	return rc;
 }
 

@@ -79,9 +79,9 @@ struct job_spec {
  */
 int request_parse(const char *body, size_t len, uint32_t kind, struct job_spec **ret,
 		  struct nsbox_error *err);
-/* {"network_policy": {...}} alone, as a manifest writes it. */
-int request_parse_network(const char *body, size_t len, struct json_object **ret,
-			  struct nsbox_error *err);
+/* What a session is to be narrowed to: network_policy, manifest or both, and nothing else. */
+int request_parse_narrowing(const char *body, size_t len, struct job_spec **ret,
+			    struct nsbox_error *err);
 /* Free the contents of files and archives. */
 void job_spec_drop_files(struct job_spec *s);
 void job_spec_free(struct job_spec *s);

@@ -24,6 +24,8 @@ static void session_unref(struct session *s)
 		return;
 	loop_timer_cancel(s->f->loop, &s->timer);
 	free(s->workspace);
+	free(s->image);
+	nsbox_plan_close(s->narrower);
 	snapshot_release(s->from);
 	free(s->recipe);
 	free(s->manifest);

@@ -11,7 +11,7 @@
  *	         or because its init ended
  *
  * What fixes the policy (image, manifest, resources, skill) is said by the first job; later ones
- * say nothing about it, or the same. A session that is over is forgotten: its name makes a new one.
+ * say nothing about it, or the same, or a manifest that is narrower (session_narrow.h). A session that is over is forgotten: its name makes a new one.
  */
 #ifndef FRONT_SESSION_H
 #define FRONT_SESSION_H
@@ -43,8 +43,9 @@ struct session {
 	char *workspace;
 	uid_t uid;
 	enum session_state state;
-	char terms[65];	   /* hash of what fixes the policy */
-	unsigned held;	   /* jobs that wait or run */
+	char terms[65]; /* hash of what fixes the policy; "": it was narrowed since, and is none */
+	char *image;	/* as its maker's request has it, "" for none */
+	unsigned held;	/* jobs that wait or run */
 	uint32_t commands; /* so far */
 	uint32_t promised; /* and those that wait */
 	uint32_t max_commands;
@@ -61,6 +62,8 @@ struct session {
 	struct wire_output *rules;
 	uint32_t n_rules;
 	char image_digest[80], manifest_sha256[65], policy_sha256[65], plan_sha256[65];
+	struct nsbox_plan
+		*narrower; /* for commands that start from now on; NULL: that of the sandbox */
 	struct session_network network;
 	struct input *hidden; /* values of secrets that its commands had */
 	size_t n_hidden;
@@ -75,6 +78,8 @@ enum session_turn { SESSION_MAKE, SESSION_WAIT, SESSION_ENTER };
  * too many, or too much is going on in it; -EEXIST: it is not as this job wants it. */
 int session_join(struct front *f, const struct who *who, const char *workspace,
 		 const struct job_spec *spec, struct session **ret, struct nsbox_error *err);
+/* Does the request ask for another policy than the session's commands have? */
+bool session_differs(const struct session *s, const struct job_spec *spec);
 /* The job is over, or was not taken. */
 void session_leave(struct session *s, struct job *j);
 enum session_turn session_begin(struct session *s, struct job *j);

@@ -94,8 +94,10 @@ static int make_new(struct front *f, const struct who *who, const char *workspac
 	if (r < 0)
 		return r;
 	s = calloc(1, sizeof(*s));
-	if (!s || !(s->workspace = strdup(workspace))) {
+	if (!s || !(s->workspace = strdup(workspace)) ||
+	    !(s->image = strdup(spec->image ? spec->image : ""))) {
 		snapshot_release(from);
+		free(s ? s->workspace : NULL);
 		free(s);
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make a session");
 	}
@@ -120,16 +122,36 @@ static int make_new(struct front *f, const struct who *who, const char *workspac
 	return 0;
 }
 
+/* What no later command can have: files of another image or skill. A narrower policy it can. */
+static bool is_another(const struct session *s, const struct job_spec *spec)
+{
+	const char *image = s->from	? s->from->recipe.image
+			    : s->recipe ? s->recipe->image
+					: s->image;
+
+	return spec->has_skill || (spec->image && strcmp(spec->image, s->image) != 0 &&
+				   strcmp(spec->image, image) != 0);
+}
+
+bool session_differs(const struct session *s, const struct job_spec *spec)
+{
+	char terms[65];
+
+	/* Without memory for the hash it is another one, which is compiled and compared. */
+	return terms_of(spec, terms, NULL) < 0 || (*terms && strcmp(terms, s->terms) != 0);
+}
+
 /* Why this job cannot run in a session that there is. */
 static int check_fit(const struct session *s, const struct job_spec *spec, const char *terms,
 		     struct nsbox_error *err)
 {
 	const char *what = NULL;
 
-	if (*terms && strcmp(terms, s->terms) != 0)
-		what = "image, manifest, resources, network_policy and skill are fixed when a "
-		       "session is made, and "
-		       "these are others";
+	if (*terms && strcmp(terms, s->terms) != 0 && spec->kind == JOB_SESSION)
+		what = "it is there already, with another policy (PATCH /v1/sessions/ID narrows "
+		       "it)";
+	else if (*terms && strcmp(terms, s->terms) != 0 && is_another(s, spec))
+		what = "image and skill are fixed when a session is made, and these are others";
 	else if (spec->n_files || spec->archive.data)
 		what = "files of a request are for the session's first";
 	else if (spec->idle_ms || spec->ttl_ms || spec->max_commands)

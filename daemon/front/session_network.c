@@ -13,10 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/front/compiler.h"
 #include "daemon/front/evidence.h"
 #include "daemon/front/json_reply.h"
-#include "daemon/front/manifest.h"
 #include "daemon/front/network.h"
 #include "daemon/front/session.h"
 #include "nsbox/plan_build.h"
@@ -26,20 +24,9 @@
 
 #define NARROWINGS_MAX 64 /* each stays in force, and in memory */
 
-/* A request that waits for its rules to be compiled. */
-struct narrowing {
-	struct narrowing *next;
-	struct front *f;
-	struct http_request *rq;
-	struct compile_ticket *ticket;
-	struct json_object *wish;
-	uint64_t session; /* its number */
-};
-
 /* ------------------------------------------------------------------ rules */
 
-/* Of a plan; *ret NULL: it grants nothing. */
-static int rules_of(int plan_fd, void **ret, size_t *ret_len, struct nsbox_error *err)
+int session_network_rules(int plan_fd, void **ret, size_t *ret_len, struct nsbox_error *err)
 {
 	struct blob b;
 	const void *rules;
@@ -74,7 +61,7 @@ static void *no_rules(const void *like, size_t *ret_len)
 
 int session_network_take(struct session *s, int plan_fd, struct nsbox_error *err)
 {
-	return rules_of(plan_fd, &s->network.rules, &s->network.len, err);
+	return session_network_rules(plan_fd, &s->network.rules, &s->network.len, err);
 }
 
 /* ------------------------------------------------------------------ decisions */
@@ -218,15 +205,49 @@ static int check_narrower(const struct session *s, const void *rules, size_t len
 	return -EEXIST;
 }
 
-static int narrow(struct session *s, const void *rules, size_t len, struct json_object *wish,
-		  struct nsbox_error *err)
+/* The rules are those in force: neither more nor less. */
+static bool same_rules(const struct session *s, const void *rules, size_t len,
+		       const char **ret_pointer)
+{
+	struct egress_rules now, then;
+
+	*ret_pointer = "/network/mode";
+	if (!s->network.rules || !rules)
+		return !s->network.rules && !rules;
+	return egress_check(s->network.rules, s->network.len, &now, NULL) == 0 &&
+	       egress_check(rules, len, &then, NULL) == 0 &&
+	       egress_within(&now, &then, ret_pointer) && egress_within(&then, &now, ret_pointer);
+}
+
+int session_network_same(const struct session *s, int plan_fd, struct nsbox_error *err)
+{
+	auto_free void *rules = NULL;
+	const char *pointer;
+	size_t len;
+	int r = session_network_rules(plan_fd, &rules, &len, err);
+
+	if (r == 0 && s->network.rules && rules)
+		r = check_narrower(s, rules, len, err);
+	if (r < 0 || same_rules(s, rules, len, &pointer))
+		return r;
+	nsbox_fail(
+		err, NSBOX_E_UNSUPPORTED, 0,
+		"%s: what session '%.64s' may reach is one for all its commands: say it as it is, "
+		"or narrow that of the session (PATCH /v1/sessions/ID)",
+		pointer, s->id);
+	return -EEXIST;
+}
+
+int session_network_narrow(struct session *s, const void *rules, size_t len,
+			   struct json_object *wish, struct nsbox_error *err)
 {
 	auto_free void *nothing = NULL;
+	const char *pointer;
 	void *copy;
 	int r;
 
-	if (!s->network.rules && !rules)
-		return 0; /* it has none, and is to have none */
+	if (same_rules(s, rules, len, &pointer))
+		return 0; /* also where it has none, and is to have none */
 	if (!s->network.rules) {
 		nsbox_fail(err, NSBOX_E_MANIFEST, 0,
 			   "/network/mode: session '%.64s' was made without a network, and cannot "
@@ -262,133 +283,4 @@ static int narrow(struct session *s, const void *rules, size_t len, struct json_
 	evidence_note(s->f, "session-narrow", s->uid, s->id,
 		      json_object_to_json_string_ext(wish, JSON_C_TO_STRING_PLAIN));
 	return 0;
-}
-
-/* ------------------------------------------------------------------ PATCH /v1/sessions/ID */
-
-static void narrowing_free(struct narrowing *n)
-{
-	for (struct narrowing **p = &n->f->narrowings; *p; p = &(*p)->next)
-		if (*p == n) {
-			*p = n->next;
-			break;
-		}
-	compiler_cancel(&n->ticket);
-	json_object_put(n->wish);
-	free(n);
-}
-
-static void answer(struct narrowing *n, int r, struct nsbox_error *err)
-{
-	struct job_spec spec = { .network = n->wish };
-	const struct session *s = session_by_number(n->f, n->session);
-	struct http_request *rq = n->rq;
-
-	manifest_locate(&spec, err);
-	narrowing_free(n);
-	if (r < 0)
-		api_reply_error(rq, r == -EEXIST ? 409 : 0, err);
-	else if (s)
-		api_reply(rq, 200, session_object(s), NULL);
-}
-
-static void carry_out(struct narrowing *n, const void *rules, size_t len)
-{
-	struct session *s = session_by_number(n->f, n->session);
-	struct nsbox_error err = { 0 };
-	int r = s ? narrow(s, rules, len, n->wish, &err) : -EEXIST;
-
-	if (!s)
-		nsbox_fail(&err, NSBOX_E_INVALID, 0, "the session has ended meanwhile");
-	answer(n, r, &err);
-}
-
-static void on_compiled(void *ctx, const struct compile_reply *reply, int plan_fd)
-{
-	struct narrowing *n = ctx;
-	struct nsbox_error err = reply->error;
-	auto_free void *rules = NULL;
-	size_t len = 0;
-	int r = err.code ? -EINVAL : rules_of(plan_fd, &rules, &len, &err);
-
-	n->ticket = NULL;
-	if (r < 0)
-		answer(n, r, &err);
-	else
-		carry_out(n, rules, len);
-}
-
-static void compile(struct narrowing *n)
-{
-	struct job_spec spec = { .network = n->wish };
-	struct compile_request q;
-	struct compile_ticket *ticket = NULL;
-	struct nsbox_error err = { 0 };
-	auto_free char *text = NULL;
-	size_t len;
-
-	memset(&q, 0, sizeof(q));
-	memcpy(&q.host, &n->f->services.host, sizeof(q.host));
-	memcpy(&q.ceiling, &n->f->services.ceiling, sizeof(q.ceiling));
-	/* on_compiled() may run before this returns. */
-	if (manifest_for(&spec, NULL, 0, &text, &len, &err) < 0 ||
-	    compiler_start(n->f->compiler, &q, text, len, on_compiled, n, &ticket, &err) < 0)
-		answer(n, -EINVAL, &err);
-	else if (ticket)
-		n->ticket = ticket;
-}
-
-static bool is_none(struct json_object *wish)
-{
-	return strcmp(json_object_get_string(json_object_object_get(wish, "mode")), "none") == 0;
-}
-
-void api_patch_session(struct front *f, struct http_request *rq, const char *id)
-{
-	const struct session *s = api_find_session(f, rq, id);
-	struct nsbox_error err = { 0 };
-	struct json_object *wish = NULL;
-	struct narrowing *n;
-	size_t len;
-	const char *body = http_body(rq, &len);
-
-	if (!s)
-		return;
-	if (request_parse_network(body, len, &wish, &err) < 0) {
-		api_reply_error(rq, 0, &err);
-		return;
-	}
-	n = s->ready ? calloc(1, sizeof(*n)) : NULL;
-	if (!n) {
-		json_object_put(wish);
-		http_reply_error(rq, s->ready ? 503 : 409, s->ready ? "no_memory" : "conflict",
-				 "session '%.64s' is not up yet", id);
-		return;
-	}
-	*n = (struct narrowing){ f->narrowings, f, rq, NULL, wish, s->number };
-	f->narrowings = n;
-	if (is_none(wish))
-		carry_out(n, NULL, 0);
-	else
-		compile(n);
-}
-
-bool session_network_gone(struct front *f, const struct http_request *rq)
-{
-	for (struct narrowing *n = f->narrowings; n; n = n->next)
-		if (n->rq == rq) {
-			narrowing_free(n);
-			return true;
-		}
-	return false;
-}
-
-void session_network_close(struct front *f)
-{
-	while (f->narrowings) {
-		struct http_request *rq = f->narrowings->rq;
-
-		narrowing_free(f->narrowings);
-		http_reply_error(rq, 503, "io", "the service is stopping");
-	}
 }

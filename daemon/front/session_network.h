@@ -9,7 +9,6 @@
 #include "daemon/common/egress_log.h"
 
 struct front;
-struct http_request;
 struct json_object;
 struct session;
 
@@ -30,10 +29,18 @@ void session_network_over(struct session *s);
 void session_network_done(struct session *s);
 void session_network_put(const struct session *s, struct json_object *o);
 
+/* Rules of a plan; *ret NULL: it grants nothing. */
+int session_network_rules(int plan_fd, void **ret, size_t *ret_len, struct nsbox_error *err);
+/* Has a plan for one command the rules in force? -EEXIST where they are others. */
+int session_network_same(const struct session *s, int plan_fd, struct nsbox_error *err);
+/*
+ * From now on these, for all of the session; rules NULL: nothing. -EEXIST where they are wider; wish is
+ * for the audit.
+ */
+int session_network_narrow(struct session *s, const void *rules, size_t len,
+			   struct json_object *wish, struct nsbox_error *err);
+
 /* The ceiling is another: live sessions have to agree with it as well. */
 void session_network_reload(struct front *f);
-/* Was it a request that waits for narrower rules? Then it does not wait any more. */
-bool session_network_gone(struct front *f, const struct http_request *rq);
-void session_network_close(struct front *f);
 
 #endif

@@ -199,7 +199,8 @@ const struct option_row job_plain_rows[] = {
 
 #define TALK_ROWS                                                                                  \
 	SOCKET_ROW,                                                                                \
-		{ "manifest", 'm', "FILE", "policy of a new session: a skill.json",                \
+		{ "manifest", 'm', "FILE",                                                         \
+		  "policy of a new session, or a narrower one for this command: a skill.json",     \
 		  set_manifest },                                                                  \
 		{ "skill", 's', "DIR", "put a skill directory into a new session", set_skill },    \
 	{                                                                                          \
@@ -270,6 +271,8 @@ const struct option_row session_shell_rows[] = {
 const struct option_row session_narrow_rows[] = {
 	SOCKET_ROW,
 	JSON_ROW,
+	{ "manifest", 'm', "FILE", "a narrower skill.json, for all that starts from now on",
+	  set_manifest },
 	{ "allow", 'a', "HOST[:PORT][/udp]", "what it may still reach (default ports: 80 and 443)",
 	  set_allow },
 	{ "no-network", 0, NULL, "it may reach nothing any more", set_no_network },
@@ -325,6 +328,11 @@ static int add_file(struct json_object *o, const char *key, const char *path, bo
 		return add_json(o, key, text, len, path);
 	json_object_object_add(o, key, json_object_new_string_len(text, (int)len));
 	return 0;
+}
+
+int job_add_file(struct json_object *o, const char *key, const char *path)
+{
+	return add_file(o, key, path, true);
 }
 
 /* Its directory inside is called as it is here, as far as the daemon takes such names. */

@@ -39,6 +39,8 @@ int job_build(const struct job_options *o, char **argv, bool wait, struct json_o
 int session_build(const struct job_options *o, struct json_object *body);
 /* Print a finished job's streams and value; its exit status. */
 int job_show_result(struct json_object *result);
+/* The file's JSON; 0, or the exit status. */
+int job_add_file(struct json_object *o, const char *key, const char *path);
 void job_add_str(struct json_object *o, const char *key, const char *v);
 
 #endif

@@ -170,18 +170,25 @@ static int session_delete(int argc, char **argv)
 	return one(argc, argv, "nsbox session delete [OPTION...] NAME", "DELETE");
 }
 
-static struct json_object *narrow_body(const struct job_options *o)
+static int narrow_body(const struct job_options *o, struct json_object **ret)
 {
-	struct json_object *body = json_object_new_object(), *policy = json_object_new_object();
+	struct json_object *body = json_object_new_object(), *policy = NULL;
 	struct json_object *allow = o->allows ? json_object_new_array() : NULL;
+	int r = 0;
 
-	job_add_str(policy, "mode", o->allows ? "allowlist" : "none");
 	for (unsigned i = 0; i < o->allows; i++)
 		json_object_array_add(allow, json_object_new_string(o->allow[i]));
+	if (o->allows || o->no_network) {
+		policy = json_object_new_object();
+		job_add_str(policy, "mode", o->allows ? "allowlist" : "none");
+		json_object_object_add(body, "network_policy", policy);
+	}
 	if (allow)
 		json_object_object_add(policy, "allow", allow);
-	json_object_object_add(body, "network_policy", policy);
-	return body;
+	if (o->manifest)
+		r = job_add_file(body, "manifest", o->manifest);
+	*ret = body;
+	return r;
 }
 
 static void show_network(struct json_object *session)
@@ -205,16 +212,19 @@ static int session_narrow(int argc, char **argv)
 	int r = session_read_line(
 		argc, argv,
 		"nsbox session narrow [OPTION...] {--allow HOST[:PORT][/udp]... | "
-		"--no-network} NAME",
+		"--no-network | --manifest FILE} NAME",
 		session_narrow_rows, &o);
 
 	if (r >= 0)
 		return r;
-	if (!o.allows == !o.no_network)
+	if (o.allows && o.no_network)
 		return cli_usage("either --allow or --no-network says what it may still reach");
+	if (!o.allows && !o.no_network && !o.manifest)
+		return cli_usage("--allow, --no-network or --manifest says what is left");
 	snprintf(path, sizeof(path), "/v1/sessions/%s", o.session);
-	body = narrow_body(&o);
-	r = job_ask(&o, "PATCH", path, body, &a);
+	r = narrow_body(&o, &body);
+	if (r == 0)
+		r = job_ask(&o, "PATCH", path, body, &a);
 	if (r == 0 && !o.json)
 		show_network(a.body);
 	answer_done(&a);
@@ -229,7 +239,7 @@ static const struct command verbs[] = {
 	{ "list", session_list, "those that are alive" },
 	{ "info", session_info, "one of them" },
 	{ "delete", session_delete, "end one, with all that runs in it" },
-	{ "narrow", session_narrow, "take away some of what it may reach outside" },
+	{ "narrow", session_narrow, "take away some of what it may do, or reach outside" },
 	{ "snapshot", session_snapshot, "keep its files as they are" },
 	{ "snapshots", session_snapshots, "those that are kept" },
 	{ "fork", session_fork, "make another session that begins with its files" },

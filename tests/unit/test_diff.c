@@ -130,6 +130,90 @@ START_TEST(covered)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ of a live sandbox */
+
+static int narrower(const char *now, const char *then, struct nsbox_error *err)
+{
+	struct nsbox_policy *x = resolve(now), *y = resolve(then);
+	int r = nsbox_policy_narrower(x, y, err);
+
+	nsbox_policy_free(x);
+	nsbox_policy_free(y);
+	return r;
+}
+
+static bool begins(const struct nsbox_error *err, const char *pointer)
+{
+	size_t n = strlen(pointer);
+
+	return !strncmp(err->msg, pointer, n) && err->msg[n] == ':';
+}
+
+/* No pair can be widened but by who has the network's rules; the way back holds or is refused. */
+START_TEST(never_wider)
+{
+	bool network = !strncmp(pairs[_i].pointer, "/network/", 9);
+	struct nsbox_error err = { 0 };
+	int r = narrower(pairs[_i].narrow, pairs[_i].wide, &err);
+
+	ck_assert_int_eq(narrower(pairs[_i].wide, pairs[_i].wide, NULL), 0);
+	ck_assert_int_eq(narrower(pairs[_i].narrow, pairs[_i].narrow, NULL), 0);
+	if (!network || !strcmp(pairs[_i].pointer, "/network/denyCidrs"))
+		ck_assert_msg(r == -EEXIST && err.code == NSBOX_E_MANIFEST, "%s: %s",
+			      pairs[_i].pointer, err.msg);
+	r = narrower(pairs[_i].wide, pairs[_i].narrow, &err);
+	ck_assert_msg(r == 0 || (r == -EEXIST && err.code == NSBOX_E_UNSUPPORTED), "%s: %s",
+		      pairs[_i].pointer, err.msg);
+}
+END_TEST
+
+static const struct {
+	const char *now, *then, *refused; /* NULL: one program can have it */
+} programs[] = {
+	/* clang-format off */
+	{ "", "\"process\":{\"jit\":false}", NULL },
+	{ "", "\"process\":{\"threads\":false,\"ptrace\":false,\"listen\":false}", NULL },
+	{ "", "\"timeouts\":{\"cpu\":\"10s\",\"wall\":\"10s\"}", NULL },
+	{ "", "\"resources\":{\"openFiles\":64,\"fileSize\":\"1Mi\",\"stdout\":\"1Ki\"}", NULL },
+	{ "", "\"env\":{\"set\":{\"A\":\"b\"}},\"outputs\":[{\"glob\":\"*\"}],\"name\":\"x\"", NULL },
+	{ "\"filesystem\":{\"write\":[\"/srv/a\",\"/mnt/b\"]}", "\"filesystem\":{\"write\":[\"/mnt/b\"]}", NULL },
+	{ "\"filesystem\":{\"write\":[\"/srv/a\"]}", "\"filesystem\":{\"read\":[\"/srv/a\"]}", NULL },
+	{ "\"filesystem\":{\"write\":[\"/srv/a\"]}", "\"filesystem\":{\"write\":[\"/srv/a/b\"]}", NULL },
+	{ "\"filesystem\":{\"read\":[\"/srv/a\"]}", "", NULL },
+	/* Around these every run has what they lose. */
+	{ "\"filesystem\":{\"exec\":[\"/opt/x\"]}", "", "/filesystem/exec" },
+	{ "\"filesystem\":{\"read\":[\"/opt/x\"]}", "", "/filesystem/read" },
+	/* These are the sandbox's. */
+	{ "", "\"resources\":{\"memory\":\"64Mi\"}", "/resources/memory" },
+	{ "", "\"resources\":{\"pids\":8}", "/resources/pids" },
+	{ "", "\"resources\":{\"cpu\":0.5}", "/resources/cpu" },
+	{ "", "\"resources\":{\"disk\":\"1Mi\"}", "/resources/disk" },
+	{ "", "\"timeouts\":{\"grace\":\"10ms\"}", "/timeouts/grace" },
+	{ "", "\"filesystem\":{\"mask\":[\"/etc/x\"]}", "/filesystem/mask" },
+	{ "", "\"filesystem\":{\"readOnly\":[\"/workspace/x\"]}", "/filesystem/readOnly" },
+	{ "", "\"filesystem\":{\"tmp\":{\"exec\":false}}", "/filesystem/tmp" },
+	{ "", "\"filesystem\":{\"workspace\":\"none\"}", "/filesystem/workspace" },
+	{ "", "\"process\":{\"subprocess\":\"skill\"}", "/process/subprocess" },
+	{ "", "\"require\":{\"proc\":\"require\"}", "/require/proc" },
+	{ "", "\"minTier\":\"cgroup\"", "/minTier" },
+	{ "", "\"determinism\":{\"hostname\":\"x\"}", "/determinism/hostname" },
+	{ "\"profile\":\"network\"", "\"profile\":\"network\",\"network\":{\"denyCidrs\":[\"192.0.2.0/24\"]}", "/network/denyCidrs" },
+	/* clang-format on */
+};
+
+START_TEST(of_one_program)
+{
+	struct nsbox_error err = { 0 };
+	int r = narrower(programs[_i].now, programs[_i].then, &err);
+
+	if (!programs[_i].refused)
+		ck_assert_msg(r == 0, "%s: %s", programs[_i].then, err.msg);
+	else
+		ck_assert_msg(r == -EEXIST && begins(&err, programs[_i].refused), "%s: %s",
+			      programs[_i].then, err.msg);
+}
+END_TEST
+
 static void expect_known(const char *pointer, struct json_object *o)
 {
 	if (diff_knows(pointer))
@@ -206,6 +290,8 @@ int main(void)
 
 	tcase_add_loop_test(tc, both_ways, 0, (int)ARRAY_SIZE(pairs));
 	tcase_add_loop_test(tc, covered, 0, 3);
+	tcase_add_loop_test(tc, never_wider, 0, (int)ARRAY_SIZE(pairs));
+	tcase_add_loop_test(tc, of_one_program, 0, (int)ARRAY_SIZE(programs));
 	tcase_add_test(tc, every_member_is_known);
 	tcase_add_test(tc, locate);
 	suite_add_tcase(s, tc);

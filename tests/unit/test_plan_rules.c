@@ -5,6 +5,7 @@
  * which the same place holds something that is allowed.
  */
 #include <check.h>
+#include <linux/seccomp.h>
 #include <nsbox/sandbox.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -458,7 +459,10 @@ static const struct {
 	uint64_t value;
 	const char *cwd; /* instead of a value */
 } execs[] = {
-	{ NULL, XAT(flags), EXECF_ALL, NULL },
+	{ NULL, XAT(flags), EXECF_ALL & ~EXECF_NARROW, NULL },
+	{ "filter of an exec request", XAT(flags), EXECF_NARROW, NULL },
+	{ "that has none", XAT(narrow.landlock_fs), 1, NULL },
+	{ "that has none", XAT(narrow.open_files), 64, NULL },
 	{ "flags", XAT(flags), EXECF_ALL + 1, NULL },
 	{ NULL, XAT(wall_ms), 1ULL << 40, NULL },
 	{ "time limit", XAT(wall_ms), (1ULL << 40) + 1, NULL },
@@ -496,6 +500,42 @@ START_TEST(exec_number)
 		blob_set(b, SEC_FIXED, &f, sizeof(f));
 	}
 	judge(b, EXEC_MAGIC, execs[_i].why);
+}
+END_TEST
+
+/* Rules of an exec's own are whole, or there are none. */
+START_TEST(exec_narrow)
+{
+	const struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct exec_fixed f = { .flags = EXECF_NARROW, .narrow = { .open_files = 64 } };
+	struct blob_builder *b = exec_builder(&f, "true");
+
+	blob_append(b, SEC_BPF, &allow, sizeof(allow));
+	judge(b, EXEC_MAGIC, NULL);
+	b = exec_builder(&f, "true");
+	blob_append(b, SEC_BPF, &allow, sizeof(allow));
+	blob_landlock(b, "/srv", 4, false);
+	judge(b, EXEC_MAGIC, "nothing would hold");
+	f.narrow.landlock_fs = 4;
+	b = exec_builder(&f, "true");
+	blob_append(b, SEC_BPF, &allow, sizeof(allow));
+	blob_landlock(b, "/srv", 4, false);
+	judge(b, EXEC_MAGIC, NULL);
+	b = exec_builder(&f, "true");
+	blob_append(b, SEC_BPF, &allow, sizeof(allow));
+	blob_landlock(b, "/srv/../etc", 4, false);
+	judge(b, EXEC_MAGIC, "path of a Landlock rule");
+	f.narrow.open_files = 1;
+	b = exec_builder(&f, "true");
+	blob_append(b, SEC_BPF, &allow, sizeof(allow));
+	judge(b, EXEC_MAGIC, "open file limit");
+	f = (struct exec_fixed){ 0 };
+	b = exec_builder(&f, "true");
+	blob_append(b, SEC_BPF, &allow, sizeof(allow));
+	judge(b, EXEC_MAGIC, "filter of an exec request");
+	b = exec_builder(&f, "true");
+	blob_landlock(b, "/srv", 4, false);
+	judge(b, EXEC_MAGIC, "that has none");
 }
 END_TEST
 
@@ -537,6 +577,7 @@ int main(void)
 	tcase_add_loop_test(tc, text, 0, ARRAY_SIZE(texts));
 	tcase_add_loop_test(tc, exec_number, 0, ARRAY_SIZE(execs));
 	tcase_add_test(tc, exec_arguments);
+	tcase_add_test(tc, exec_narrow);
 	suite_add_tcase(s, tc);
 	srunner_set_tap(sr, "-");
 	srunner_run_all(sr, CK_SILENT);

@@ -159,6 +159,15 @@ int nsbox_policy_diff(const struct nsbox_policy *a, const struct nsbox_policy *b
 		      enum nsbox_report form, char **ret, unsigned *ret_widened,
 		      struct nsbox_error *err);
 /*
+ * May a program of a sandbox that was made with `now` run under `then` (nsbox_exec.narrower)? 0, and the
+ * plan of `then` is for that program alone, with Landlock rules that take what it loses; or
+ * -EEXIST with a message that begins with a pointer: NSBOX_E_MANIFEST where it is wider there,
+ * NSBOX_E_UNSUPPORTED where it is otherwise in what no single program can have. What may be reached
+ * outside, by /network/mode and /network/allow, is not compared: it is one for all programs.
+ */
+int nsbox_policy_narrower(const struct nsbox_policy *now, struct nsbox_policy *then,
+			  struct nsbox_error *err);
+/*
  * Walk every way through the filters of a policy, for each architecture, and hold them against
  * rules that are written apart from the filters' tables. A violation comes with a call that shows
  * it; an error means that it could not be decided.

@@ -42,6 +42,14 @@ struct nsbox_exec {
 	uint16_t tty_rows, tty_cols;
 	bool keep_rest; /* other processes of the sandbox outlive it (sessions) */
 	bool waits;	/* wall_ms counts from nsbox_sandbox_begin() */
+	/*
+	 * A plan that allows less than the sandbox's, or NULL: its filter, Landlock rules, limits of each
+	 * process and time hold for this program besides the sandbox's own, and its variables instead of
+	 * those. Nothing of it can widen anything. What belongs to the sandbox as a whole (mounts, ids,
+	 * memory, processes, network) stays as it is, whatever the plan says: nsbox_policy_narrower()
+	 * tells whether that is all there is to it.
+	 */
+	const struct nsbox_plan *narrower;
 };
 
 /* Descriptors of one exec, borrowed. -1: /dev/null for 0-2, not passed for the others. */
