@@ -357,12 +357,17 @@ bench: ## what compiling, filtering and starting cost, against a bare process an
 	$(Q)$(MAKE) --no-print-directory all $(B)/bench
 	$(Q)$(B)/bench $(if $(JSON),--json) $(B)
 	$(Q)$(MAKE) --no-print-directory bench-peers
+	$(Q)$(MAKE) --no-print-directory bench-maxkb
 	$(Q)$(MAKE) --no-print-directory bench-egress
 
 bench-peers: ## runs one at a time and many at once, by library and service, against other sandboxes and the way of MaxKB
 	$(Q)tests/support/install-packages build bench
 	$(Q)$(MAKE) --no-print-directory all $(B)/bench
 	$(Q)tests/bench/peers $(if $(JSON),--json) $(ROUNDS)
+
+bench-maxkb: ## functions, MCP servers and skills' commands by the drop-in for MaxKB, against the way of MaxKB
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tests/bench/maxkb $(if $(JSON),--json) $(ROUNDS)
 
 bench-egress: ## bytes and connections to outside, against loopback, pasta and slirp4netns
 	$(Q)tests/support/install-packages build bench
@@ -540,7 +545,7 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all soak-files soak-pool soak-snapshots tests bench bench-egress bench-peers check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-deb static sidecar check-sidecar check-heavy-here \
+.PHONY: all soak-files soak-pool soak-snapshots tests bench bench-egress bench-maxkb bench-peers check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-deb static sidecar check-sidecar check-heavy-here \
 	check-sanitized quickstart soak soak-here sanitized asan ubsan fuzz-smoke fuzz-targets fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall deb dist help clean
 .DEFAULT_GOAL := all

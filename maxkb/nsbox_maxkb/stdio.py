@@ -2,7 +2,7 @@
 """A program: one MCP server in a sandbox. What comes on standard input goes to it, what it writes comes
 out here, byte for byte and at once.
 
-    python3 -I stdio.py -- PYTHON -c CODE
+    python3 -I -S stdio.py -- PYTHON -c CODE
 
 In the environment, NSBOX_MAXKB={"settings": ...} and of the run, where it differs from a tool's: "network" of
 its manifest, "files" of its working directory {name: path here}, "subprocess".

@@ -124,7 +124,7 @@ class Executor:
 def through(config, settings, args, **more):
     """A program of the interpreter's, -c and its text, is started by stdio.py, which is told more of its run."""
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stdio.py")
-    config["args"] = ["-I", program, "--", settings.python, *args]
+    config["args"] = ["-I", "-S", program, "--", settings.python, *args]
     config["command"] = sys.executable
     config["cwd"] = "/"
     config["env"] = {"NSBOX_MAXKB": json.dumps(dict(more, settings=vars(settings)))}
