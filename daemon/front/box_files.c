@@ -27,6 +27,8 @@ struct box_files_op {
 	uint64_t sandbox;
 	uint32_t id;
 	struct http_request *rq; /* NULL: nobody waits any more */
+	box_files_done_fn *done; /* of one that is for no request */
+	void *ctx;
 	bool range, created;
 	bool cancelled;
 	uint64_t offset;
@@ -64,7 +66,7 @@ static void op_free(struct box_files_op *op)
 /* ------------------------------------------------------------------ ends */
 
 /* What a system call said, as HTTP says it. */
-static int status_of(const struct nsbox_error *e)
+int box_files_status(const struct nsbox_error *e)
 {
 	static const struct {
 		int errnum, status;
@@ -84,9 +86,27 @@ static int status_of(const struct nsbox_error *e)
 
 static void op_fail(struct box_files_op *op, const struct nsbox_error *why)
 {
+	box_files_done_fn *done = op->done;
+	void *ctx = op->ctx;
+
 	if (op->rq)
-		api_reply_error(op->rq, status_of(why), why);
+		api_reply_error(op->rq, box_files_status(why), why);
 	op_free(op);
+	if (done)
+		done(ctx, why);
+}
+
+static void op_succeed(struct box_files_op *op)
+{
+	box_files_done_fn *done = op->done;
+	void *ctx = op->ctx;
+
+	if (op->rq)
+		box_answer_reply(op->answer, op->rq, op->created ? 201 : 200, op->range, op->offset,
+				 op->notices);
+	op_free(op);
+	if (done)
+		done(ctx, NULL);
 }
 
 static void drain(struct box_files_op *op, int turns)
@@ -134,10 +154,7 @@ void box_files_event(struct front *f, uint64_t sandbox, const struct nsbox_event
 		op_fail(op, ev->error.code ? &ev->error : &op->error);
 		return;
 	}
-	if (op->rq)
-		box_answer_reply(op->answer, op->rq, op->created ? 201 : 200, op->range, op->offset,
-				 op->notices);
-	op_free(op);
+	op_succeed(op);
 }
 
 void box_files_lost(struct front *f, uint64_t sandbox)
@@ -152,20 +169,35 @@ void box_files_lost(struct front *f, uint64_t sandbox)
 	}
 }
 
+/* Nobody waits for it. */
+static void cancel(struct box_files_op *op)
+{
+	struct wire_request q = { .kind = WIRE_FILES_CANCEL,
+				  .sandbox = op->sandbox,
+				  .arg2 = op->id };
+
+	op->rq = NULL;
+	op->done = NULL;
+	if (op->child || op->part >= 0) /* nothing was sent yet */
+		op_free(op);
+	else
+		link_send(op->f->link, &q, NULL, 0, NULL);
+}
+
+void box_files_forget(struct box_files_op **opp)
+{
+	struct box_files_op *op = take_ptr(opp);
+
+	if (op)
+		cancel(op);
+}
+
 bool box_files_gone(struct front *f, struct http_request *rq)
 {
-	struct wire_request q = { .kind = WIRE_FILES_CANCEL };
-
 	for (struct box_files_op *op = f->file_ops; op; op = op->next) {
 		if (op->rq != rq)
 			continue;
-		op->rq = NULL;
-		q.sandbox = op->sandbox;
-		q.arg2 = op->id;
-		if (op->child || op->part >= 0) /* nothing was sent yet */
-			op_free(op);
-		else
-			link_send(f->link, &q, NULL, 0, NULL);
+		cancel(op);
 		return true;
 	}
 	return false;
@@ -387,5 +419,38 @@ void box_files_start(struct front *f, uint64_t sandbox, struct http_request *rq,
 	if (op)
 		op_fail(op, &err);
 	else
-		api_reply_error(rq, status_of(&err), &err);
+		api_reply_error(rq, box_files_status(&err), &err);
+}
+
+int box_files_put(struct front *f, uint64_t sandbox, int *fd, box_files_done_fn *done, void *ctx,
+		  struct box_files_op **ret, struct nsbox_error *err)
+{
+	const struct nsbox_file_request req = { .verb = NSBOX_FILE_UPLOAD,
+						.path = "/workspace",
+						.lim = NSBOX_FILES_LIMITS_DEFAULT };
+	const struct box_files_want want = { .answer = BOX_FILES_JSON };
+	auto_close int in = take_fd(fd);
+	struct box_files_op *op = NULL;
+	int r;
+
+	if (f->n_file_ops >= BOX_FILES_OPS_MAX)
+		return nsbox_fail(err, NSBOX_E_LIMIT, EBUSY,
+				  "%d requests about files are under way", BOX_FILES_OPS_MAX);
+	op = op_new(f, sandbox, NULL, &want);
+	if (!op)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "put files");
+	op->in = take_fd(&in);
+	r = nsbox_files_encode(&req, &op->blob, err);
+	if (r == 0)
+		r = box_answer_new(BOX_FILES_JSON, &op->answer, err);
+	if (r == 0)
+		r = send(op, err);
+	if (r < 0) {
+		op_free(op);
+		return r;
+	}
+	op->done = done;
+	op->ctx = ctx;
+	*ret = op;
+	return 0;
 }

@@ -38,6 +38,18 @@ struct box_files_want {
 /* Replies to rq, at once or later; the body is taken in any case. */
 void box_files_start(struct front *f, uint64_t sandbox, struct http_request *rq,
 		     const struct box_files_want *want);
+/*
+ * Put a file stream into the working directory, for no HTTP request. `done` is called once, why NULL
+ * where all is there, unless that is forgotten first; also where the sandbox goes. The descriptor is
+ * taken in any case.
+ */
+struct box_files_op;
+typedef void box_files_done_fn(void *ctx, const struct nsbox_error *why);
+int box_files_put(struct front *f, uint64_t sandbox, int *fd, box_files_done_fn *done, void *ctx,
+		  struct box_files_op **ret, struct nsbox_error *err);
+void box_files_forget(struct box_files_op **op); /* NULL is fine */
+/* The status that says why an operation failed; 0: that of the code. */
+int box_files_status(const struct nsbox_error *e);
 /* NSBOX_EVENT_FILES of a sandbox. */
 void box_files_event(struct front *f, uint64_t sandbox, const struct nsbox_event *ev);
 /* The sandbox is no more (0: all of them). */

@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "daemon/common/digest.h"
+#include "daemon/front/box_files.h"
 #include "daemon/front/job_parts.h"
 #include "daemon/front/manifest.h"
 #include "daemon/front/session_narrow.h"
@@ -92,6 +93,7 @@ struct job *job_ref(struct job *j)
 static void release(struct job *j)
 {
 	stage_cancel(&j->stage);
+	box_files_forget(&j->putting);
 	compiler_cancel(&j->ticket);
 	loop_timer_cancel(j->sv->loop, &j->backstop);
 	capture_done(&j->result);
@@ -444,11 +446,75 @@ static int add_own_outputs(struct job *j, struct nsbox_error *err)
 	return 0;
 }
 
-/* It is there; how this command runs in it is settled. */
+static void enter(struct job *j);
+
+static void on_put(void *ctx, const struct nsbox_error *why)
+{
+	struct job *j = ctx;
+	struct nsbox_error err = { 0 };
+
+	j->putting = NULL;
+	if (j->session->state == SESSION_OVER || (why && why->code == NSBOX_E_CANCELLED))
+		return; /* what ends its sandbox ends it, and says why */
+	if (!why) {
+		enter(j);
+		return;
+	}
+	err = *why;
+	nsbox_error_prefix(&err, "/files");
+	j->refused = box_files_status(why);
+	job_fail(j, &err);
+}
+
+static void on_put_staged(void *ctx, const struct nsbox_error *why, struct staged *what)
+{
+	struct job *j = ctx;
+
+	j->stage = NULL;
+	if (why) {
+		job_fail(j, why);
+		return;
+	}
+	j->staged = *what;
+	job_spec_drop_files(j->spec);
+	j->staged_us = monotonic_us();
+	enter(j);
+}
+
+/* Its files, before it runs; false: there are none, or none any more. */
+static bool put_files(struct job *j)
+{
+	struct nsbox_error err = { 0 };
+	int r;
+
+	if (j->spec->n_files || j->spec->archive.data)
+		r = stage_start(j->sv->loop, j->sv->unpacker, j->spec, on_put_staged, j, &j->stage,
+				&err);
+	else if (j->staged.fd >= 0)
+		r = box_files_put(j->session->f, j->session->number, &j->staged.fd, on_put, j,
+				  &j->putting, &err);
+	else
+		return false;
+	j->phase = JOB_STAGING;
+	if (r < 0) {
+		j->refused = box_files_status(&err);
+		job_fail(j, &err);
+	}
+	return true;
+}
+
+/* It is there; how this command runs in it is settled. Where its files are being taken, the thaw asks
+ * again (job_enter()). */
 static void enter(struct job *j)
 {
 	struct nsbox_error err = { 0 };
 
+	if (j->session->frozen) {
+		j->phase = JOB_STAGING;
+		return;
+	}
+	if (put_files(j))
+		return;
 	j->wall_ms = wall_of(j);
 	j->phase = JOB_RUNNING;
 	if (job_settle(j, &err) < 0 || job_run(j, &err) < 0)
@@ -457,7 +523,7 @@ static void enter(struct job *j)
 
 static void enter_refused(struct job *j, int r, struct nsbox_error *err)
 {
-	j->conflict = r == -EEXIST;
+	j->refused = r == -EEXIST ? 409 : 0;
 	manifest_locate(j->spec, err);
 	job_fail(j, err);
 }
@@ -557,7 +623,11 @@ void job_enter(struct job *j)
 {
 	struct nsbox_error err = { 0 };
 
-	if (session_differs(j->session, j->spec))
+	if (j->stage || j->putting)
+		return; /* on its way: it was a thaw that asked */
+	if (j->plan)
+		enter(j);
+	else if (session_differs(j->session, j->spec))
 		compile_narrower(j);
 	else if (take_common(j, &err) < 0)
 		job_fail(j, &err);

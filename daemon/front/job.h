@@ -22,6 +22,7 @@
 #include "daemon/front/stage.h"
 
 struct job;
+struct box_files_op;
 struct call;
 struct events;
 struct json_object;
@@ -83,9 +84,10 @@ struct job {
 	char image_digest[80]; /* as nsbox-spawn said */
 	struct queue_entry wait;
 	bool makes_session;
-	struct session *session;     /* where it runs; NULL: in a sandbox of its own */
-	struct nsbox_plan *narrower; /* its own in there, or NULL */
-	bool conflict;		     /* its error is about the session's state */
+	struct session *session;      /* where it runs; NULL: in a sandbox of its own */
+	struct nsbox_plan *narrower;  /* its own in there, or NULL */
+	int refused;		      /* status of its error, where the code does not say; else 0 */
+	struct box_files_op *putting; /* its files, into that session */
 
 	/* The front's: */
 	struct job *prev, *next;			   /* all that are alive, oldest first */

@@ -318,7 +318,7 @@ void job_make_reply(struct job *j)
 
 	snprintf(sandbox, sizeof(sandbox), "sb-%llu",
 		 (unsigned long long)(j->session ? j->session->number : j->number));
-	j->http_status = e			  ? (j->conflict ? 409 : http_status_of(e))
+	j->http_status = e			  ? (j->refused ? j->refused : http_status_of(e))
 			 : j->kind == JOB_SESSION ? 201
 						  : 200;
 	r = !o			     ? -ENOMEM

@@ -152,8 +152,8 @@ static int check_fit(const struct session *s, const struct job_spec *spec, const
 		       "it)";
 	else if (*terms && strcmp(terms, s->terms) != 0 && is_another(s, spec))
 		what = "image and skill are fixed when a session is made, and these are others";
-	else if (spec->n_files || spec->archive.data)
-		what = "files of a request are for the session's first";
+	else if (spec->kind == JOB_SESSION && (spec->n_files || spec->archive.data))
+		what = "it is there already, and only a new one begins with files";
 	else if (spec->idle_ms || spec->ttl_ms || spec->max_commands)
 		what = "a session's life is fixed when it is made";
 	else if (spec->snapshot_id)

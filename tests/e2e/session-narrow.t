@@ -3,11 +3,15 @@
 """A narrower policy in a session that there is: for one command, and for all that come (PATCH). Each refusal
 by the kernel has its twin: the same act under what the session was made with."""
 
+import base64
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
@@ -194,6 +198,53 @@ def functions():
     out.ok(status == 200 and answer["code"] != 200 and "not permitted" in answer["msg"], "and under a narrower policy less", repr(answer))
 
 
+def packed(**files):
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text))
+    return base64.b64encode(raw.getvalue()).decode()
+
+
+def later_files():
+    """Files of a later command are there before it runs, or it does not run."""
+    make("f", {"manifestVersion": 1})
+    run("echo old > there; mkdir dir; echo kept > dir/kept", "f")
+    status, answer = run("cat there dir/new dir/kept packed; stat -c %a run", "f", archive_base64=packed(packed=b"of an archive\n", there=b"of it\n"),
+                         files=[{"path": "there", "content": "new\n"}, {"path": "dir/new", "content": "x\n"}, {"path": "run", "content": "", "mode": "755"}])
+    eq((status, answer.get("stdout")), (200, "new\nx\nkept\nof an archive\n755\n"), "they are put before it runs", repr(answer))
+    status, answer = daemon.ask("POST", "/v1/execute/python-function", {"session_id": "f", "code": "def f(): return open('data').read()", "function_name": "f",
+                                                                        "files": [{"path": "data", "content": "d"}]})
+    eq(answer.get("data"), "d", "a function's too", repr(answer))
+    status, answer = run("touch ran", "f", files=[{"path": "first", "content": "1"}, {"path": "dir", "content": "x"}])
+    out.ok(status == 409 and "dir" in answer["error"]["message"], "what cannot be put: the file is named", "%s %r" % (status, answer))
+    eq(run("ls ran", "f")[1]["exit_code"], 2, "and the command did not run")
+    run("ln -s /etc out", "f")
+    status, answer = run("true", "f", files=[{"path": "out/passwd", "content": "x"}])
+    out.ok(status != 200 and "out" in json.dumps(answer["error"]), "nothing is put through a link of the session's", "%s %r" % (status, answer))
+    status, answer = run("true", "f", archive_base64=base64.b64encode(b"no archive").decode())
+    out.ok(status == 400 and answer["error"]["pointer"] == "/archive_base64", "an archive that is none", repr(answer))
+    status, answer = run("cat m", "f", files=[{"path": "m", "content": "m"}], manifest={"manifestVersion": 1, "process": {"jit": False}})
+    eq((status, answer.get("stdout")), (200, "m"), "with a narrower policy", repr(answer))
+    status, answer = run("true", "f", files=[{"path": "wide", "content": "m"}], manifest={"manifestVersion": 1, "process": {"netlink": True}})
+    eq((status, run("ls wide", "f")[1]["exit_code"]), (409, 2), "with one that is refused nothing is put", repr(answer))
+    status, answer = daemon.ask("POST", "/v1/sessions", {"session_id": "f", "files": [{"path": "x", "content": "x"}]})
+    eq(status, 409, "making it again puts nothing", repr(answer))
+    status, answer = daemon.ask("POST", "/v1/jobs", {"kind": "command", "session_id": "f", "argv": ["cat", "j"], "files": [{"path": "j", "content": "of a job"}]})
+    job = answer.get("id")
+    done = daemon.ask("GET", "/v1/jobs/%s?wait=60" % job)[1]
+    eq((done.get("result") or {}).get("stdout"), "of a job", "an asynchronous one's", repr((status, answer, done)))
+    threads = [threading.Thread(target=lambda i=i: got.append(run("cat n%d" % i, "f", files=[{"path": "n%d" % i, "content": str(i)}])[1].get("stdout"))) for i in range(6)]
+    got = []
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    eq(sorted(got, key=str), [str(i) for i in range(6)], "several at once")
+
+
 LOOP = "import mmap, os, time\nwhile True:\n    try: mmap.mmap(-1, 4096, prot=7).close(); w = 'yes'\n    except OSError: w = 'no'\n    open('/workspace/%s.new', 'w').write(w); os.rename('/workspace/%s.new', '/workspace/%s'); time.sleep(0.05)"
 
 
@@ -253,7 +304,7 @@ def main():
     global daemon  # pylint: disable=global-statement
     daemon = service.Daemon()
     try:
-        for part in (by_the_kernel, links, rules_of_links, amounts, told, refused, functions, patch, tool):
+        for part in (by_the_kernel, links, rules_of_links, amounts, told, refused, functions, later_files, patch, tool):
             part()
     finally:
         if out.failed:
