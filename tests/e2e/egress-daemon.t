@@ -32,11 +32,11 @@ def get(names, port):
 """
 
 
-def start(place, **ceiling):
+def start(place, *options, **ceiling):
     path = os.path.join(place, "ceiling.json")
     with open(path, "w", encoding="ascii") as f:
         json.dump({"openNetworks": ["127.0.0.1"], **ceiling}, f)
-    return service.Daemon(options=["--ceiling", path, "--egress-dns", "127.0.0.1:%d" % DNS.port])
+    return service.Daemon(options=["--ceiling", path, "--egress-dns", "127.0.0.1:%d" % DNS.port, *options])
 
 
 def get(daemon, *names, policy=None, manifest=None):
@@ -103,6 +103,28 @@ def test_many_at_once(t):
             for thread in threads:
                 thread.join()
             t.equal(sorted({tuple(v or ()) for _, v in got}), [("hello",)], "runs at the same time, each with its own name")
+
+
+def test_ahead(t):
+    """Runs made ahead reach what their policy grants, count for the call they serve, and reach no more."""
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        with start(place, "--pool", "2") as daemon:
+            curl = "for n in allowed other; do curl -s -m 10 http://$n.test:%d/ || echo refused; done" % WEB.port
+            kinds = {
+                "a function": lambda: get(daemon, "allowed.test", "other.test", policy=allow("allowed.test"))[1],
+                "a command": lambda: daemon.ask("POST", "/v1/execute/command",
+                                                {"argv": ["sh", "-c", curl], "network_policy": allow("allowed.test")})[1]}
+            for n, (what, ask) in enumerate(kinds.items(), 1):
+                for ahead in (None, True):
+                    answer = ask()
+                    saw = answer.get("data") or answer["stdout"].replace("hello", "hello\n").split()
+                    _, receipt = daemon.ask("GET", "/v1/receipts/" + answer["receipt_id"])
+                    t.equal((saw, answer["network"]["connections"], receipt.get("ahead")), (["hello", "refused"], 1, ahead),
+                            "%s, %s" % (what, "made ahead" if ahead else "started for it"))
+                    t.equal({d["name"] for d in answer["denials"]}, {"other.test"}, "and what it was refused is its own")
+                    t.ok(tap.wait_until(lambda: "nsbox_pool_waiting %d\n" % n in daemon.ask("GET", "/metrics")[1], 60 * tap.slow()),  # pylint: disable=cell-var-from-loop
+                         "one of each kind waits")
 
 
 def status_of(pid):
