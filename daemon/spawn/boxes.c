@@ -6,6 +6,7 @@
  * refused, no memory) is an event about that sandbox. What a correct front never sends (a number
  * twice, an unknown number) ends the connection and with it the process.
  */
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -163,6 +164,18 @@ static int share_for(const struct spawn *s, const struct box *b, const char *wor
 			  workspace);
 }
 
+/* Whoever wants filters wants them of all, so the first plan stands for the rest. */
+static void keep_filter(struct spawn *s, const struct nsbox_plan *plan)
+{
+	struct nsbox_error why = { 0 };
+
+	if (s->tried_filter)
+		return;
+	s->tried_filter = true;
+	if (nsbox_plan_keep_filter(plan, &s->kept_filter, &why) < 0)
+		fprintf(stderr, "<5>nsbox-spawn: starts take longer: %s\n", why.msg);
+}
+
 static int make(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
 		unsigned n, struct nsbox_error *err)
 {
@@ -185,7 +198,10 @@ static int make(struct spawn *s, struct box *b, const struct wire_request *q, co
 		r = share_for(s, b, q->base, &opt.shared, err);
 	if (r == 0)
 		r = nsbox_sandbox_new(b->plan, b->root, &opt, &b->sb, err);
-	return r == 0 ? watch(s, b, err) : r;
+	if (r < 0)
+		return r;
+	keep_filter(s, b->plan); /* while its init works */
+	return watch(s, b, err);
 }
 
 static int on_new(struct spawn *s, struct box *b, const struct wire_request *q, const int *fds,
@@ -443,4 +459,5 @@ void spawn_free_all(struct spawn *s)
 		if (s->boxes[i].id != 0)
 			box_free(s, &s->boxes[i]);
 	nsbox_root_free(take_ptr(&s->host_root));
+	close_fd(&s->kept_filter);
 }

@@ -258,6 +258,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "<3>nsbox-spawn: descriptor %d: %m\n", (int)egress);
 		return 2;
 	}
+	s.kept_filter = -1;
 	s.sock = (int)fd;
 	s.egress = egress ? (int)egress : -1;
 	raise_open_files();

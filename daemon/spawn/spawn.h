@@ -57,6 +57,8 @@ struct spawn {
 	struct spawn_share shares[SPAWN_SHARES_MAX];
 	unsigned n_shares;
 	struct nsbox_root *host_root; /* NULL until it is asked for */
+	int kept_filter;	      /* of the first plan (nsbox_plan_keep_filter), -1: none */
+	bool tried_filter;
 	struct spawn_commit commits[SPAWN_COMMITS_MAX];
 	struct box boxes[SPAWN_BOXES_MAX];
 };

@@ -86,11 +86,13 @@ int bench_serve(int plan_fd)
 	struct nsbox_root *root = NULL;
 	struct nsbox_error err = { 0 };
 	unsigned n = 0, wanted;
+	auto_close int filter = -1;
 	char line[16];
 	double witness;
 
 	if (nsbox_plan_open(plan_fd, &plan, &err) < 0 ||
-	    nsbox_root_prepare(NULL, NULL, &root, &err) < 0)
+	    nsbox_root_prepare(NULL, NULL, &root, &err) < 0 ||
+	    nsbox_plan_keep_filter(plan, &filter, &err) < 0)
 		bench_die("prepare", &err);
 	while (fgets(line, sizeof(line), stdin)) {
 		wanted = (unsigned)strtoul(line, NULL, 10);

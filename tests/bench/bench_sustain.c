@@ -86,9 +86,11 @@ static _Noreturn void work(const struct kind *k, int plan_fd, double from_us, do
 {
 	struct prepared p = { 0 };
 	struct nsbox_error err = { 0 };
+	int filter; /* open until the end of the process */
 
 	if (nsbox_plan_open(plan_fd, &p.plan, &err) < 0 ||
-	    nsbox_root_prepare(NULL, NULL, &p.root, &err) < 0)
+	    nsbox_root_prepare(NULL, NULL, &p.root, &err) < 0 ||
+	    nsbox_plan_keep_filter(p.plan, &filter, &err) < 0)
 		bench_die("prepare", &err);
 	if (bench_now_us() < from_us)
 		usleep((useconds_t)(from_us - bench_now_us()));

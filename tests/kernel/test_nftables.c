@@ -13,18 +13,22 @@
 #include <errno.h>
 #include <libmnl/libmnl.h>
 #include <linux/if_link.h>
+#include <linux/nsfs.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
+#include <nsbox/plan.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "nsbox/util.h"
 #include "policy/internal.h"
+#include "tests/support/plan_kit.h"
 
 #define SKIP 77
 
@@ -133,6 +137,26 @@ static int load_filter(void)
 	return talk(NETLINK_NETFILTER, batch, size, 1);
 }
 
+/* The namespace that holds a plan's filter and nothing else, instead of one of our own. */
+static int enter_kept(void)
+{
+	const struct nsbox_host host = kit_full_host();
+	auto_close int plan_fd = kit_compile(&host, NULL), filter = -1, owner = -1;
+	struct nsbox_plan *plan = NULL;
+	struct nsbox_error err = { 0 };
+
+	if (nsbox_plan_open(plan_fd, &plan, &err) < 0 ||
+	    nsbox_plan_keep_filter(plan, &filter, &err) < 0) {
+		fprintf(stderr, "# %s\n", err.msg);
+		return -EIO;
+	}
+	nsbox_plan_close(plan);
+	owner = ioctl(filter, NS_GET_USERNS);
+	return owner < 0 || setns(owner, CLONE_NEWUSER) < 0 || setns(filter, CLONE_NEWNET) < 0
+		       ? -errno
+		       : 0;
+}
+
 /* ------------------------------------------------------------------ probes */
 
 static int send_to(const char *address)
@@ -162,18 +186,22 @@ static int loopback(void)
 	return 0;
 }
 
-static int in_namespace(bool filtered, int (*probe)(void))
+enum filter { NO_FILTER, FILTERED, KEPT };
+
+static int in_namespace(enum filter filter, int (*probe)(void))
 {
 	pid_t pid = fork();
 	int status;
 
 	if (pid == 0) {
-		if (unshare(CLONE_NEWUSER | CLONE_NEWNET) || add_pair() || link_up("out1") ||
-		    link_up("out0") || add_address())
+		if (filter == KEPT && enter_kept())
+			_exit(202);
+		if ((filter != KEPT && unshare(CLONE_NEWUSER | CLONE_NEWNET)) || add_pair() ||
+		    link_up("out1") || link_up("out0") || add_address())
 			_exit(SKIP);
 		if (link_up("lo"))
 			_exit(200);
-		if (filtered && load_filter())
+		if (filter == FILTERED && load_filter())
 			_exit(201);
 		_exit(probe());
 	}
@@ -214,23 +242,32 @@ static int probe_outside6(void)
 
 START_TEST(nothing_leaves)
 {
-	ck_assert_int_eq(in_namespace(false, probe_outside), 0);
-	ck_assert_int_eq(in_namespace(true, probe_outside), EPERM);
+	ck_assert_int_eq(in_namespace(NO_FILTER, probe_outside), 0);
+	ck_assert_int_eq(in_namespace(FILTERED, probe_outside), EPERM);
 }
 END_TEST
 
 START_TEST(nothing_leaves_by_ipv6)
 {
-	ck_assert_int_eq(in_namespace(false, probe_outside6), 0);
-	ck_assert_int_eq(in_namespace(true, probe_outside6), EPERM);
+	ck_assert_int_eq(in_namespace(NO_FILTER, probe_outside6), 0);
+	ck_assert_int_eq(in_namespace(FILTERED, probe_outside6), EPERM);
+}
+END_TEST
+
+/* What keeps the kernel's packet filter on is a namespace with a filter like any other. */
+START_TEST(kept_filter)
+{
+	ck_assert_int_eq(in_namespace(KEPT, probe_outside), EPERM);
+	ck_assert_int_eq(in_namespace(NO_FILTER, probe_outside), 0);
+	ck_assert_int_eq(in_namespace(KEPT, loopback), 0);
 }
 END_TEST
 
 START_TEST(loopback_works)
 {
-	ck_assert_int_eq(in_namespace(false, loopback), 0);
-	ck_assert_int_eq(in_namespace(true, loopback), 0);
-	ck_assert_int_eq(in_namespace(true, probe_own_address), 0);
+	ck_assert_int_eq(in_namespace(NO_FILTER, loopback), 0);
+	ck_assert_int_eq(in_namespace(FILTERED, loopback), 0);
+	ck_assert_int_eq(in_namespace(FILTERED, probe_own_address), 0);
 }
 END_TEST
 
@@ -246,7 +283,7 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
-	if (in_namespace(false, probe_nothing) == SKIP) {
+	if (in_namespace(NO_FILTER, probe_nothing) == SKIP) {
 		bool must = getenv("NSBOX_MUST_WORK") != NULL;
 
 		puts("1..0 # SKIP no user namespace with a pair of interfaces here");
@@ -258,6 +295,7 @@ int main(void)
 	tcase_add_test(tc, nothing_leaves);
 	tcase_add_test(tc, nothing_leaves_by_ipv6);
 	tcase_add_test(tc, loopback_works);
+	tcase_add_test(tc, kept_filter);
 	suite_add_tcase(s, tc);
 	srunner_set_tap(sr, "-");
 	srunner_run_all(sr, CK_SILENT);
