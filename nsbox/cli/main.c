@@ -91,6 +91,9 @@ int cli_read_file(const char *path, size_t max, char **ret, size_t *ret_len,
 	return nsbox_fail(err, NSBOX_E_LIMIT, EFBIG, "read '%s' (at most %zu bytes)", path, max);
 }
 
+/* Beside us in a build; below our own prefix where an installation was moved, as a bundle is. */
+static const char *const libexec_places[] = { "", "/../lib/nsbox" };
+
 const char *cli_libexec(const char *name, char *buf, int size)
 {
 	char self[4096];
@@ -103,9 +106,11 @@ const char *cli_libexec(const char *name, char *buf, int size)
 		slash = strrchr(self, '/');
 		if (slash) {
 			*slash = '\0';
-			nsbox_format(buf, size, "%s/%s", self, name);
-			if (access(buf, X_OK) == 0)
-				return buf;
+			for (size_t i = 0; i < ARRAY_SIZE(libexec_places); i++) {
+				nsbox_format(buf, size, "%s%s/%s", self, libexec_places[i], name);
+				if (access(buf, X_OK) == 0)
+					return buf;
+			}
 		}
 	}
 	nsbox_format(buf, size, NSBOX_LIBEXECDIR "/%s", name);
