@@ -232,7 +232,7 @@ static const struct json_field secret_fields[] = {
 	  .help = "whom it may be sent to: the run may reach no others" },
 	{ "inject", json_take_choice, SECRET(inject), .choices = injections, .preset = "\"env\"",
 	  .help = "how it gets to the program: variable NAME; /run/secrets/NAME, and its path in NAME_FILE; "
-		  "header is for a later version" },
+		  "header, into requests, cannot be had: what passes to the outside is not opened" },
 	{ "sensitive", json_take_bool, SECRET(sensitive), .preset = "false", .marks = JSON_DECLARATIVE,
 	  .help = "never shown, not even to who set it" },
 	{ "description", json_take_string, SECRET(description), .min = 1, .required = true,

@@ -12,7 +12,10 @@
 #include "policy/names.h"
 #include "policy/resolve.h"
 
-#define NO_HEADER "this version puts no secrets into requests: \"env\" and \"file\" can be had"
+#define NO_HEADER                                                                                  \
+	"no secret can be put into a request: what passes to the outside is not opened, TLS "      \
+	"least of "                                                                                \
+	"all; \"env\" and \"file\" can be had"
 
 static bool is_bound_to(const struct manifest_secret *s, const char *name)
 {

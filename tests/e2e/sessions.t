@@ -219,8 +219,8 @@ def kept():
     out.equal(status, 400, "more time than the session's is refused")
     status, answer = run("kept", "true", resources={"memory_mb": 64})
     out.equal(status, 409, "another policy is refused")
-    status, answer = run("kept", "true", files=[{"path": "a", "content": "b"}])
-    out.equal(status, 409, "files come with the first command")
+    status, answer = run("kept", "cat a", files=[{"path": "a", "content": "b"}])
+    out.equal((status, answer.get("stdout")), (200, "b"), "files come with any command")
     status, answer = run("other", "ls; pgrep -c -x sleep")
     out.equal(answer["stdout"], "0\n", "another session sees none of it")
     out.equal(run("../x", "true")[0], 400, "a name that is no name")
@@ -392,11 +392,27 @@ def shell():
     daemon.ask("DELETE", SESSIONS + "/talk")
 
 
+def progress():
+    """A line on a terminal while something runs, and nothing of it afterwards or elsewhere."""
+    held = ["sh", "-c", "until [ -e go ]; do sleep 0.1; done; rm go; echo over"]
+    go = lambda: run("line", ["touch", "go"])
+    run("line", ["true"])
+    at = ["--socket", daemon.socket]
+    status, shown = terminal.watch([paths.NSBOX, "session", "exec", *at, "line", "--", *held], os.environ, "nsbox: running, ", go)
+    out.ok(status == 0 and re.search(r"\r\x1b\[Knsbox: running, \d+\.\d s", shown), "session exec shows that it runs, and how long", repr(shown))
+    out.equal(re.sub(r".*\r\x1b\[K", "", shown.replace("\r\n", "\n").replace("\n", "|")), "over|", "and takes the line away")
+    job = daemon.ask("POST", "/v1/jobs", {"kind": "command", "session_id": "line", "argv": held})[1]["id"]
+    status, shown = terminal.watch([paths.NSBOX, "job", "wait", *at, job], os.environ, "running, ", go)
+    out.ok(status == 0 and re.search(r"\r\x1b\[Krunning, \d+ s", shown) and "over" in shown.rpartition("\x1b[K")[2], "and so does job wait", repr(shown))
+    done = subprocess.run([paths.NSBOX, "session", "exec", *at, "line", "--", "sleep", "1"], capture_output=True, check=False)
+    out.equal((done.returncode, done.stdout, done.stderr), (0, b"", b""), "where there is no terminal there is no line")
+
+
 def main():
     global daemon  # pylint: disable=global-statement
     daemon = service.Daemon(options=["--runners", "2"])
     try:
-        for part in (walk_up, new_and_forgotten, not_made, cancelled_while_made, fails_when_up, ends, kept, functions, manifest_limits, at_once, cli, shell):
+        for part in (walk_up, new_and_forgotten, not_made, cancelled_while_made, fails_when_up, ends, kept, functions, manifest_limits, at_once, cli, shell, progress):
             part()
         out.equal(walked, table(), "all ways of the table in the manual were gone, and no other")
     finally:

@@ -314,7 +314,8 @@ static const struct {
 	const char *body, *message, *twin;
 } gaps[] = {
 	{ ",\"secrets\":[{" SECRET ",\"inject\":\"header\"}]",
-	  "/secrets/0: this version puts no secrets into requests: \"env\" and \"file\" can be had",
+	  "/secrets/0: no secret can be put into a request: what passes to the outside is not "
+	  "opened, TLS least of all; \"env\" and \"file\" can be had",
 	  ",\"secrets\":[{" SECRET ",\"inject\":\"file\"}]" },
 	{ ",\"runtime\":{\"packages\":{\"lockfile\":\"l\",\"sha256\":\"" Z64 "\"}}",
 	  "/runtime/packages: this version has no layers of packages",

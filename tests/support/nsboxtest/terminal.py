@@ -37,3 +37,28 @@ def converse(words, lines, env):
         os.kill(pid, signal.SIGKILL)
     os.close(master)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+
+
+def watch(words, env, until, then):
+    """The same of a program that nobody types to: then() is called once the terminal shows `until`."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execve(words[0], words, dict(env, TERM="dumb"))
+    shown, called, deadline = "", False, time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if not called and until in shown:
+            called = True
+            then()
+        if not select.select([master], [], [], 0.1)[0]:
+            continue
+        try:
+            data = os.read(master, 4096)
+        except OSError:
+            break
+        if not data:
+            break
+        shown += data.decode()
+    else:
+        os.kill(pid, signal.SIGKILL)
+    os.close(master)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
