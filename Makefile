@@ -226,7 +226,7 @@ VM_KERNELS  ?= $(if $(filter arm64,$(ARCH)),6.1:plain$(comma)tests$(comma)tests-
 check-vm: ## run on other kernels and restricted hosts, in virtual machines (ARCH=arm64 too)
 	$(Q)tests/support/install-packages build test vm $(filter-out vm-amd64,vm-$(ARCH))
 	$(Q)$(MAKE) --no-print-directory $(if $(filter arm64,$(ARCH)),check-vm-cross,all tests)
-	$(Q)tests/vm/check $(VM_KERNELS)
+	$(Q)$(if $(filter arm64,$(ARCH)),VARIANT=arm64) tests/vm/check $(VM_KERNELS)
 
 check-vm-short: ## the oldest kernel with a few hosts: what fits into a few minutes
 	$(Q)$(MAKE) --no-print-directory check-vm VM_KERNELS=6.1:plain$(comma)no-nftables$(comma)no-userns$(comma)no-landlock
