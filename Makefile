@@ -283,8 +283,8 @@ sanitized asan ubsan: ## the tests under AddressSanitizer and UndefinedBehaviorS
 UNSANITIZED = $(addprefix %/,test_confine completion.t leaks.t selftest.t library.t journal.t crash.t load.t api.t clients.t cases-cli.t cases-daemon.t process-tier.t) \
 	$(addprefix %/,$(UNTRIED))
 # Not looked at under one yet: each is to leave this list when it has been.
-UNTRIED := session-walls.t release.t config.t doctor.t interactive.t \
-	maxkb.t maxkb-cve.t maxkb-external.t maxkb-kits.t maxkb-mcp.t maxkb-shell.t secrets.t sessions.t test_session
+UNTRIED := session-walls.t doctor.t maxkb.t maxkb-cve.t maxkb-external.t maxkb-kits.t maxkb-mcp.t maxkb-shell.t \
+	session-narrow.t sessions.t test_session
 check-sanitized: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(RUN_TESTS) -j2 $(call in_tree,$(filter-out $(if $(filter all,$(SANITIZED)),,$(UNSANITIZED)), \
