@@ -84,10 +84,11 @@ EGRESS_SRC  := $(wildcard daemon/egress/*.c)
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_A  := $(B)/libnsbox.a
 LIB_SO := $(B)/libnsbox.so.$(SOVERSION)
+TEMPLATE_SO := $(B)/nsbox-template.so
 PROGS  := nsbox nsboxd nsbox-spawn nsbox-compile nsbox-unpack nsbox-import nsbox-commit nsbox-pack nsbox-egress nsbox-probe nsbox-mutant
 LIBEXEC := $(filter-out nsbox nsboxd,$(PROGS))
 
-all: $(LIB_A) $(LIB_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc ## build everything (default)
+all: $(LIB_A) $(LIB_SO) $(TEMPLATE_SO) $(addprefix $(B)/,$(PROGS)) $(B)/libnsbox.pc ## build everything (default)
 
 # What objects depend on beside their sources: another PREFIX, say, compiles them anew.
 FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS)
@@ -117,6 +118,12 @@ $(LIB_SO): $(call obj,$(LIB_SRC)) nsbox/libnsbox.map
 	$(Q)$(CC) -shared -Wl,-soname,libnsbox.so.$(SOVERSION) -Wl,--version-script=nsbox/libnsbox.map \
 		-Wl,--as-needed,-z,relro,-z,now,-z,noexecstack -Wl,-z,defs $(OPT_$(VARIANT)) -o $@ $(filter %.o,$^) $(LIBS_POLICY) $(LIBS_CORE)
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(B)/libnsbox.so
+
+# What a template loads (nsbox/template.h): the same set-up, in an interpreter's process.
+$(TEMPLATE_SO): $(LIB_A) nsbox/template.map
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -Wl,--version-script=nsbox/template.map -Wl,-u,nsbox_template_serve \
+		-Wl,--as-needed,--gc-sections,-z,relro,-z,now,-z,noexecstack -Wl,-z,defs $(OPT_$(VARIANT)) -o $@ $(LIB_A) $(LIBS_POLICY) $(LIBS_CORE)
 
 # Used again by install: PREFIX may differ from that of the build.
 PC_SUBST = -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@INCLUDEDIR@|$(INCLUDEDIR)|;s|@VERSION@|$(VERSION)|'
@@ -451,6 +458,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	$(Q)$(INSTALL) -m 755 $(B)/nsbox $(D)$(BINDIR)/
 	$(Q)$(INSTALL) -m 755 $(B)/nsboxd $(D)$(SBINDIR)/
 	$(Q)$(INSTALL) -m 755 $(addprefix $(B)/,$(LIBEXEC)) $(D)$(LIBEXECDIR)/
+	$(Q)$(INSTALL) -m 644 $(TEMPLATE_SO) $(D)$(LIBEXECDIR)/
 	$(Q)$(INSTALL) -m 644 $(LIB_A) $(B)/libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/
 	$(Q)ln -sf libnsbox.so.$(SOVERSION) $(D)$(LIBDIR)/libnsbox.so
 	$(Q)sed $(PC_SUBST) nsbox/libnsbox.pc.in >$(D)$(LIBDIR)/pkgconfig/libnsbox.pc
@@ -478,7 +486,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 
 uninstall: ## remove what install put there
 	$(Q)rm -f $(D)$(BINDIR)/nsbox $(D)$(SBINDIR)/nsboxd
-	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,$(LIBEXEC))
+	$(Q)rm -f $(addprefix $(D)$(LIBEXECDIR)/,$(LIBEXEC) nsbox-template.so)
 	$(Q)rm -f $(addprefix $(D)$(LIBDIR)/,libnsbox.a libnsbox.so libnsbox.so.$(SOVERSION) pkgconfig/libnsbox.pc)
 	$(Q)rm -f $(addprefix $(D)$(INCLUDEDIR)/,$(patsubst nsbox/include/%,%,$(wildcard nsbox/include/nsbox/*.h)))
 	$(Q)rm -f $(D)$(BASHCOMPDIR)/nsbox $(D)$(ZSHCOMPDIR)/_nsbox $(D)$(FISHCOMPDIR)/nsbox.fish

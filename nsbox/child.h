@@ -33,7 +33,8 @@ struct child {
 	const struct process_box *process; /* of the tier "process", else NULL */
 	uint32_t want;			   /* layers that the plan asks for and the host has */
 	bool cgroup;			   /* the payload waits to be put into a control group */
-	bool observe;  /* refused calls go to an observer outside, who answers as the rule says */
+	bool forked;  /* by a template (template.h): a payload may go on as what that has started */
+	bool observe; /* refused calls go to an observer outside, who answers as the rule says */
 	int owner_pid; /* for the witness: must not exist inside */
 	/* filled on the way */
 	uint32_t enforced, not_enforced;

@@ -26,6 +26,7 @@
 
 #include "nsbox/init_files.h"
 #include "nsbox/sys.h"
+#include "nsbox/template.h"
 #include "nsbox/util.h"
 
 struct running {
@@ -173,7 +174,7 @@ static int take_note(struct init *in, struct running *r, struct nsbox_error *err
 static int fork_program(struct init *in, struct running *r, const struct blob *exec,
 			struct payload_fds *io, struct nsbox_error *err)
 {
-	pid_t pid = child_fork();
+	pid_t pid = in->child->forked ? template_fork() : child_fork();
 
 	if (pid == 0) {
 		close(in->child->signals);

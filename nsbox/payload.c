@@ -25,6 +25,7 @@
 
 #include "nsbox/observe.h"
 #include "nsbox/sys.h"
+#include "nsbox/template.h"
 #include "nsbox/util.h"
 #include "nsbox/weaken.h"
 
@@ -499,6 +500,10 @@ static int lock_down(struct child *c, const struct blob *exec, struct payload_fd
 		r = limits(c, exec, err);
 	if (r == 0)
 		r = payload_credentials(c, err);
+	/* As execve makes it, which a fork of a template goes without: what /proc shows of it is its own. */
+	if (r == 0 && c->forked && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+		r = nsbox_fail_at(err, NSBOX_STAGE_CREDENTIALS, NSBOX_E_SETUP, errno,
+				  "make the process readable to itself");
 	if (r == 0 && c->process)
 		r = process_payload_bind(c, err);
 	if (r == 0 && (x->flags & EXECF_TTY)) /* after the ids: who opens it owns it */
@@ -530,6 +535,8 @@ _Noreturn void payload_main(struct child *c, const struct blob *exec, struct pay
 	struct vectors v = { 0 };
 	int r = lock_down(c, exec, fds, &v, &rep.error);
 
+	if (r == 0 && c->forked)
+		template_enter(c, exec, fds->channel, v.argv, v.env);
 	if (r == 0)
 		r = run_program(&v, &rep.error);
 	if (!rep.error.code)

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -24,6 +25,7 @@
 #include "nsbox/host_private.h"
 #include "nsbox/share.h"
 #include "nsbox/sys.h"
+#include "nsbox/template.h"
 #include "nsbox/tree.h"
 #include "nsbox/upper_disk.h"
 #include "nsbox/util.h"
@@ -80,6 +82,32 @@ static pid_t clone_init(struct nsbox_sandbox *sb)
 	return sys_clone3(&args, sizeof(args));
 }
 
+/*
+ * A fork of the owner's template, where all that the sandbox begins with is a plan and a root. One
+ * that cannot fork is no reason to have no sandbox: it is the same one. Not without Landlock: the
+ * program that a fork has mapped is of the host's own mount, and no read-only one stands before it.
+ */
+static pid_t fork_init(struct nsbox_sandbox *sb, const struct child *c)
+{
+	pid_t pid;
+
+	if (sb->opt.template <= 0 || c->process || c->files_fd >= 0 || c->upper_from >= 0 ||
+	    c->on_disk || c->share->path || c->track || weakened() ||
+	    !(sb->want & NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_FS)))
+		return -1;
+	pid = template_clone(sb->opt.template, c, host_namespace_flags(sb->want), sb->cg.init);
+	if (pid < 0)
+		return -1;
+	sb->pidfd = pidfd_open(pid, 0); /* not reaped yet, its number is nobody else's */
+	if (sb->pidfd < 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, __WALL);
+		return -1;
+	}
+	sb->forked = true;
+	return pid;
+}
+
 static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, int child_end,
 		      int disk, const struct share *share, struct nsbox_error *err)
 {
@@ -104,6 +132,9 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 		.owner_pid = getpid(),
 	};
 
+	sb->pid = fork_init(sb, &child);
+	if (sb->pid > 0)
+		return 0;
 	share_plan(sb, true);
 	sb->pid = clone_init(sb);
 	if (sb->pid == 0)
@@ -406,6 +437,11 @@ int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *ro
 }
 
 /* ------------------------------------------------------------------ events */
+
+bool nsbox_sandbox_forked(const struct nsbox_sandbox *sb)
+{
+	return sb->forked;
+}
 
 int nsbox_sandbox_fd(const struct nsbox_sandbox *sb)
 {

@@ -69,6 +69,7 @@ struct nsbox_sandbox {
 	struct nsbox_sandbox_options opt;
 	uint32_t want;	  /* layers asked for and there */
 	uint32_t missing; /* preferred and not there */
+	bool forked;	  /* init is a fork of opt.template */
 	bool poor_upper;  /* a tmpfs that overlayfs cannot do everything on */
 	int ids_kind;
 	struct slot slot;

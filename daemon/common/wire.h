@@ -51,7 +51,8 @@ enum wire_new {
 	WIRE_NEW_UPPER = 1 << 1,
 	WIRE_NEW_FDS = (1 << 2) - 1,
 	WIRE_NEW_TRACK = 1 << 2,
-	WIRE_NEW_ALL = (1 << 3) - 1
+	WIRE_NEW_TEMPLATE = 1 << 3, /* a fork of the template, where there is one */
+	WIRE_NEW_ALL = (1 << 4) - 1
 };
 
 /* Which descriptors come with WIRE_EXEC, in this order. */
@@ -91,7 +92,8 @@ struct wire_event {
 	uint32_t magic, kind;
 	uint64_t sandbox;
 	uint64_t exec; /* whom it is about, 0: the sandbox */
-	uint32_t fds, reserved;
+	uint32_t fds;
+	uint32_t forked;	  /* NSBOX_EVENT_READY: of a template */
 	char image[80];		  /* NSBOX_EVENT_READY: the image's digest, NUL-terminated */
 	struct nsbox_event event; /* event.fd is meaningless on the wire */
 };

@@ -43,6 +43,16 @@ static int take_path(struct json_reader *r, struct json_object *v, const struct 
 	return s ? take_chars(r, v, f, dst) : -EINVAL;
 }
 
+static int take_modules(struct json_reader *r, struct json_object *v, const struct json_field *f,
+			void *dst)
+{
+	const char *s = json_string(r, v);
+
+	if (s && !options_modules_ok(s))
+		return json_fail(r, "must be names of Python modules with commas, or \"none\"");
+	return s ? take_chars(r, v, f, dst) : -EINVAL;
+}
+
 static int take_seconds(struct json_reader *r, struct json_object *v, const struct json_field *f,
 			void *dst)
 {
@@ -290,6 +300,7 @@ static const struct json_field config_fields[] = {
 	{ "mcpOrigins",  take_origins },
 	{ "runners",     json_take_u64,   AT(runners), .min = 1, .max = 1000 },
 	{ "queue",       json_take_u64,   AT(queue_max), .min = 1, .max = 100000 },
+	{ "zygote",      take_modules,    AT(zygote), .max = SPACE(zygote) },
 	{ "pool",        json_take_u64,   AT(pool), .max = 256 },
 	{ "poolSpare",   take_mb,         AT(pool_spare_mb) },
 	{ "workspaces",  take_workspaces },

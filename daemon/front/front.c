@@ -191,8 +191,10 @@ static void on_event(void *ctx, struct wire_event *w)
 
 	if (s)
 		session_event(s, w);
-	if (j && w->event.kind == NSBOX_EVENT_READY)
+	if (j && w->event.kind == NSBOX_EVENT_READY) {
 		memcpy(j->image_digest, w->image, sizeof(j->image_digest));
+		j->forked = w->forked;
+	}
 	if (j)
 		job_event(j, &w->event);
 	if (!s && !j && pool_event(((struct front *)ctx)->pool, w))
@@ -346,6 +348,7 @@ static int make_pool(struct front *f, struct nsbox_error *err)
 					.numbers = &f->numbers,
 					.idle = on_idle,
 					.busy = on_busy,
+					.template = *f->opt->zygote,
 					.ctx = f };
 
 	return pool_new(&uses, &f->pool, err);
@@ -386,6 +389,7 @@ static int set_up(struct front *f, int listen_fd, int tcp_fd, int spawn_fd, int 
 	f->services.network = f->network;
 	f->services.compiler = f->compiler;
 	f->services.pool = f->pool;
+	f->services.template = *f->opt->zygote;
 	f->services.finished = on_finished;
 	f->services.news = on_news;
 	f->services.ctx = f;

@@ -34,6 +34,7 @@ struct job_services {
 	struct network *network;
 	struct compiler *compiler;
 	struct pool *pool; /* NULL: none */
+	bool template;	   /* nsbox-spawn has one, for interpreters */
 	const char *unpacker;
 	struct nsbox_host host;
 	struct nsbox_ceiling ceiling;
@@ -116,6 +117,7 @@ struct job {
 	struct wire_output *rules;
 	uint32_t n_rules;
 	struct loop_timer backstop;
+	bool forked;   /* its interpreter is a fork of a template */
 	bool ahead;    /* it has a run that was made before it came */
 	bool in_spawn; /* nsbox-spawn knows the number: END is due */
 	bool started;

@@ -60,6 +60,7 @@ static void take_over(struct job *j, const struct pool_run *run)
 {
 	j->number = run->number;
 	j->in_spawn = j->ahead = true;
+	j->forked = run->forked;
 	memcpy(j->image_digest, run->image_digest, sizeof(j->image_digest));
 }
 

@@ -112,6 +112,8 @@ static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
 	snprintf(q.base, sizeof(q.base), "%s", j->workspace);
 	if (j->session)
 		q.arg |= WIRE_NEW_TRACK;
+	else if (j->sv->template && j->kind == JOB_PYTHON && !j->spec->trace)
+		q.arg |= WIRE_NEW_TEMPLATE;
 	if (j->staged.fd >= 0) {
 		q.arg |= WIRE_NEW_FILES;
 		fds[n++] = j->staged.fd;

@@ -38,6 +38,15 @@ TEXT(user, user, ANY_TEXT)
 TEXT(tcp, tcp, ANY_TEXT)
 TEXT(egress_dns, egress_dns, ANY_TEXT)
 TEXT(egress_proxy, egress_proxy, ANY_TEXT)
+/* Names of modules with commas between them. */
+bool options_modules_ok(const char *text)
+{
+	static const char letters[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,";
+
+	return strspn(text, letters) == strlen(text);
+}
+TEXT(zygote, zygote, *text &&options_modules_ok(text))
 TEXT(state_dir, state_dir, ABSOLUTE)
 TEXT(libexec, libexec, ABSOLUTE)
 TEXT(data_dir, data_dir, ABSOLUTE)
@@ -202,6 +211,7 @@ static const struct {
 	{ "mcp-origin", "ORIGIN", on_mcp_origin, "pages of this origin may use MCP; may be repeated" },
 	{ "runners",    "N",    on_runners,   "runs at the same time (default: two per CPU)" },
 	{ "queue",      "N",    on_queue,     "jobs that may wait (default 1000)" },
+	{ "zygote",     "LIST", on_zygote, "fork interpreters of functions from one that has these modules, or \"none\"" },
 	{ "pool",       "N",    on_pool,      "runs of functions and commands that are made ahead (default 0)" },
 	{ "pool-spare-mb", "MB", on_pool_spare_mb, "none while the machine has less memory than this to spare (default 256)" },
 	{ "workspace-runners", "N", on_workspace_runners, "of these, for one workspace (default: all)" },
@@ -334,11 +344,17 @@ static const struct {
 	const char *name;
 	bool text;
 } fixed[] = {
-	FIXED(socket_path, "socket", true),	FIXED(user, "user", true),
-	FIXED(state_dir, "stateDir", true),	FIXED(libexec, "libexec", true),
-	FIXED(data_dir, "dataDir", true),	FIXED(tcp, "tcp.listen", true),
-	FIXED(egress_dns, "egressDns", true),	FIXED(egress_proxy, "egressProxy", true),
-	FIXED(request_s, "requestTime", false), FIXED(shares, "workspaces.directory", false),
+	FIXED(socket_path, "socket", true),
+	FIXED(user, "user", true),
+	FIXED(state_dir, "stateDir", true),
+	FIXED(libexec, "libexec", true),
+	FIXED(data_dir, "dataDir", true),
+	FIXED(tcp, "tcp.listen", true),
+	FIXED(egress_dns, "egressDns", true),
+	FIXED(egress_proxy, "egressProxy", true),
+	FIXED(zygote, "zygote", true),
+	FIXED(request_s, "requestTime", false),
+	FIXED(shares, "workspaces.directory", false),
 };
 
 const char *options_fixed(const struct front_options *was, const struct front_options *is)

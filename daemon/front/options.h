@@ -14,6 +14,7 @@
 #include "daemon/front/who.h"
 
 #define OPTION_PATH_MAX	   1024
+#define OPTION_ZYGOTE_MAX  512
 #define OPTION_LIMITS_MAX  64
 #define OPTION_SHARES_MAX  32
 #define OPTION_DRAIN_S	   30
@@ -57,6 +58,7 @@ struct front_options {
 	bool tcp_any;		/* also where that is no loopback address */
 	/* Files that the supervisor opens for the front, "" for none: */
 	char tokens[OPTION_PATH_MAX], secrets[OPTION_PATH_MAX];
+	char zygote[OPTION_ZYGOTE_MAX]; /* modules, with commas, or "none"; "": there is none */
 	/* The rest can be changed by a reload: */
 	uint64_t runners, queue_max; /* runners 0: two for each processor */
 	uint64_t pool;		     /* runs of functions that are made ahead, at most */
@@ -90,6 +92,7 @@ struct front_arguments {
 };
 
 /* An origin into the list; 0 or -EINVAL. */
+bool options_modules_ok(const char *text);
 int options_add_origin(struct front_options *o, const char *text);
 void options_default(struct front_options *o);
 /*

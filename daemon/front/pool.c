@@ -158,7 +158,10 @@ static int make_pipes(struct pool_run *run, struct pool_run *theirs)
 static int ask_for(struct pool *p, const struct kind *k, const struct pool_run *run,
 		   const struct pool_run *theirs)
 {
-	struct wire_request box = { .kind = WIRE_NEW, .sandbox = run->number };
+	struct wire_request box = { .kind = WIRE_NEW,
+				    .sandbox = run->number,
+				    .arg = p->uses.template && k->exec >= 0 ? WIRE_NEW_TEMPLATE
+									    : 0 };
 	struct wire_request exec = { .kind = WIRE_EXEC,
 				     .sandbox = run->number,
 				     .exec = run->number,
@@ -411,6 +414,7 @@ bool pool_event(struct pool *p, const struct wire_event *w)
 		return false;
 	if (w->event.kind == NSBOX_EVENT_READY) {
 		memcpy(run->run.image_digest, w->image, sizeof(run->run.image_digest));
+		run->run.forked = w->forked;
 		if (run->kind->exec >= 0)
 			return true; /* its program is still to start */
 	}

@@ -28,8 +28,9 @@ struct pool_run {
 	int out, err, result; /* these and the next are -1 in a sandbox alone */
 	int request;	      /* write end, non-blocking; what it is to read, to the end */
 	char image_digest[80];
+	bool forked; /* of a template */
 };
-#define POOL_RUN_NONE ((struct pool_run){ 0, -1, -1, -1, -1, "" })
+#define POOL_RUN_NONE ((struct pool_run){ 0, -1, -1, -1, -1, "", false })
 
 struct pool_uses {
 	struct loop *loop;
@@ -37,6 +38,7 @@ struct pool_uses {
 	uint64_t *numbers;	 /* of sandboxes; the last that was given */
 	bool (*idle)(void *ctx); /* there is a processor for what nobody waits for */
 	bool (*busy)(void *ctx); /* somebody waits for something */
+	bool template;		 /* interpreters are forks of it: cheap to make */
 	void *ctx;
 };
 

@@ -113,6 +113,8 @@ static void put_end(struct json_object *o, const struct job *j)
 	json_put_u64(o, "finished_ms", j->finished_unix_ms);
 	if (j->ahead) /* its sandbox was made before it was asked for */
 		json_put(o, "ahead", json_object_new_boolean(true));
+	if (j->forked) /* its memory is laid out as that of others is */
+		json_put(o, "shared_layout", json_object_new_boolean(true));
 	json_put_u64(o, "setup_us", j->res.setup_us);
 	json_put_u64(o, "wall_us", j->res.wall_us);
 	json_put_u64(o, "cpu_us", j->res.cpu_us);

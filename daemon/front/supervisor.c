@@ -156,14 +156,20 @@ static int start_front(struct supervisor *s, int sock, int orders, int reports,
 
 static int start_spawn(struct supervisor *s, int sock, int egress, struct nsbox_error *err)
 {
-	char *argv[6 + 4 * OPTION_SHARES_MAX] = { (char *)"nsbox-spawn", (char *)"--egress-fd",
-						  (char *)"4" };
+	char *argv[10 + 4 * OPTION_SHARES_MAX] = { (char *)"nsbox-spawn", (char *)"--egress-fd",
+						   (char *)"4" };
 	const int fds[] = { sock, egress };
 	unsigned n = 3;
 
 	if (*s->opt->state_dir) {
 		argv[n++] = (char *)"--state-dir";
 		argv[n++] = s->opt->state_dir;
+	}
+	if (*s->opt->zygote) {
+		argv[n++] = (char *)"--template";
+		argv[n++] = s->template_path;
+		argv[n++] = (char *)"--modules";
+		argv[n++] = strcmp(s->opt->zygote, "none") ? s->opt->zygote : (char *)"";
 	}
 	/* From here, where nobody but the operator has a say, and not by way of the front. */
 	for (unsigned i = 0; i < s->opt->n_shares; i++) {
@@ -421,6 +427,7 @@ static void supervisor_done(struct supervisor *s)
 	close_fd(&s->data_fd);
 	close_fd(&s->order_fd);
 	close_fd(&s->signal_fd);
+	free(s->template_path);
 	free(s->spawn_path);
 	free(s->egress_path);
 	for (size_t i = 0; s->env && s->env[i]; i++)
@@ -461,6 +468,7 @@ int supervise(struct front_options *opt, const struct front_arguments *args,
 	if (r == 0)
 		r = find_user(&s, err);
 	if (r == 0 && (make_environment(&s) < 0 ||
+		       asprintf(&s.template_path, "%s/nsbox-template.so", opt->libexec) < 0 ||
 		       asprintf(&s.spawn_path, "%s/nsbox-spawn", opt->libexec) < 0 ||
 		       asprintf(&s.egress_path, "%s/nsbox-egress", opt->libexec) < 0))
 		r = nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "start the service");

@@ -15,7 +15,7 @@ struct supervisor {
 	struct front_options *opt, *next; /* in force; sent to the front, which has not said yes */
 	const struct front_arguments *args;
 	char self[4096];
-	char *spawn_path, *egress_path;
+	char *spawn_path, *egress_path, *template_path;
 	char **env;
 	int listen_fd, tcp_fd, data_fd, order_fd, signal_fd;
 	bool own_socket; /* made here, not by the service manager */

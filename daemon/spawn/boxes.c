@@ -70,6 +70,8 @@ static int send_event(struct spawn *s, uint64_t id, uint64_t exec, struct nsbox_
 	w.fds = fd;
 	w.event = *ev;
 	w.event.fd = -1;
+	if (ev->kind == NSBOX_EVENT_READY && find(s, id))
+		w.forked = nsbox_sandbox_forked(find(s, id)->sb);
 	if (ev->kind == NSBOX_EVENT_READY && find(s, id) && find(s, id)->root)
 		nsbox_format(w.image, sizeof(w.image), "%s", nsbox_root_digest(find(s, id)->root));
 	r = wire_send(s->sock, &w, sizeof(w), &ev->fd, fd, err);
@@ -189,6 +191,10 @@ static int make(struct spawn *s, struct box *b, const struct wire_request *q, co
 					     .egress = s->egress >= 0,
 					     .observe = true };
 	int r = root_for(s, b, q->image, err);
+
+	/* Its interpreter is the host's. */
+	if (r == 0 && q->arg & WIRE_NEW_TEMPLATE && b->root == s->host_root)
+		opt.template = spawn_template_use(s);
 
 	if (r == 0)
 		r = check_digest(b, q->image_digest, err);

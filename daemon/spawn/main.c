@@ -125,7 +125,7 @@ static int take_request(struct spawn *s, struct nsbox_error *err)
 		return 1;
 	if (r <= 0)
 		return r;
-	if (q.sandbox >= SPAWN_ID_COMMITS) {
+	if (q.sandbox >= SPAWN_ID_TEMPLATE) {
 		wire_close_fds(fds, n);
 		return nsbox_fail(err, NSBOX_E_PROTOCOL, EPROTO, "a reserved sandbox number");
 	}
@@ -162,6 +162,8 @@ static int serve(struct spawn *s, struct nsbox_error *err)
 			return 0;
 		if (e.data.u64 == SPAWN_ID_SOCKET)
 			r = take_request(s, err);
+		else if (e.data.u64 == SPAWN_ID_TEMPLATE)
+			spawn_template_told(s);
 		else if (e.data.u64 >= SPAWN_ID_COMMITS)
 			r = spawn_commit_told(s, e.data.u64, err) < 0 ? -EPIPE : 1;
 		else
@@ -200,10 +202,12 @@ static int run(struct spawn *s, struct nsbox_error *err)
 		return nsbox_fail(err, NSBOX_E_NOMEM, errno, "watch the socket");
 	r = greet(s, err);
 	if (r == 0) {
+		spawn_template_start(s);
 		try_state(s->state_dir);
 		r = serve(s, err);
 	}
 	spawn_free_all(s);
+	spawn_template_end(s);
 	nsbox_sweep();
 	return r;
 }
@@ -214,6 +218,8 @@ static const struct option options[] = {
 	{ "state-dir", required_argument, NULL, 's' },
 	{ "workspace", required_argument, NULL, 'w' },
 	{ "directory", required_argument, NULL, 'd' },
+	{ "template", required_argument, NULL, 't' },
+	{ "modules", required_argument, NULL, 'm' },
 	{ "version", no_argument, NULL, 'V' },
 	{ 0 },
 };
@@ -230,6 +236,10 @@ int main(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 's') {
 			s.state_dir = optarg;
+		} else if (c == 't') {
+			s.template.library = optarg;
+		} else if (c == 'm') {
+			s.template.modules = optarg;
 		} else if (c == 'w') {
 			workspace = optarg;
 		} else if (c == 'd' && workspace && s.n_shares < SPAWN_SHARES_MAX) {
@@ -242,7 +252,8 @@ int main(int argc, char **argv)
 				    : c != 'f' || !parse_u64(optarg, &fd) || fd > 1024) {
 			fprintf(stderr, "usage: nsbox-spawn [--fd N] [--egress-fd N] "
 					"[--state-dir DIR] "
-					"[--workspace NAME --directory DIR]...\n");
+					"[--workspace NAME --directory DIR]... "
+					"[--template FILE --modules LIST]\n");
 			return 2;
 		}
 	}
@@ -259,6 +270,9 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	s.kept_filter = -1;
+	s.template.sock = s.template.words = -1;
+	if (!s.template.modules)
+		s.template.modules = "";
 	s.sock = (int)fd;
 	s.egress = egress ? (int)egress : -1;
 	raise_open_files();

@@ -42,10 +42,21 @@ struct spawn_commit {
 	int pidfd;
 };
 
+/* template.c: an interpreter that forks. */
+struct spawn_template {
+	const char *library, *modules; /* of the operator; NULL: there shall be none */
+	int sock, words;	       /* what it says before it ends */
+	pid_t pid;		       /* 0: there is none */
+	bool ready;
+	unsigned forks, failures;
+	uint64_t since_us;
+};
+
 /* epoll data beside the numbers of sandboxes, which are the front's choice but none of these. */
-#define SPAWN_ID_SOCKET	 UINT64_MAX
-#define SPAWN_ID_SIGNAL	 (UINT64_MAX - 1)
-#define SPAWN_ID_COMMITS (UINT64_MAX - 1 - SPAWN_COMMITS_MAX) /* and those behind it */
+#define SPAWN_ID_SOCKET	  UINT64_MAX
+#define SPAWN_ID_SIGNAL	  (UINT64_MAX - 1)
+#define SPAWN_ID_COMMITS  (UINT64_MAX - 1 - SPAWN_COMMITS_MAX) /* and those behind it */
+#define SPAWN_ID_TEMPLATE (SPAWN_ID_COMMITS - 1)	       /* the least of them */
 
 struct spawn {
 	int sock, epoll;
@@ -56,6 +67,7 @@ struct spawn {
 	const char *state_dir; /* NULL: the default */
 	struct spawn_share shares[SPAWN_SHARES_MAX];
 	unsigned n_shares;
+	struct spawn_template template;
 	struct nsbox_root *host_root; /* NULL until it is asked for */
 	int kept_filter;	      /* of the first plan (nsbox_plan_keep_filter), -1: none */
 	bool tried_filter;
@@ -80,6 +92,12 @@ uint64_t spawn_commit_ended(struct spawn *s, uint64_t id, struct nsbox_error *wh
 void spawn_commits_end(struct spawn *s);
 /* boxes.c: tell the front of the one that has. */
 int spawn_commit_told(struct spawn *s, uint64_t id, struct nsbox_error *err);
+
+/* template.c: start the one that is wanted; it has something to say; its socket for one fork, or 0. */
+void spawn_template_start(struct spawn *s);
+void spawn_template_told(struct spawn *s);
+int spawn_template_use(struct spawn *s);
+void spawn_template_end(struct spawn *s);
 
 /* egress.c: hand a sandbox's listeners on; it will have no network any more. */
 int spawn_give_listeners(struct spawn *s, struct box *b, struct nsbox_error *err);

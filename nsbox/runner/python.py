@@ -277,7 +277,57 @@ def leave_by(status):
         leave(status)
 
 
+def become(library, modules):
+    """As a template (nsbox/template.h): import what the operator wants in every interpreter, and wait.
+    Each return is a fork of this process, locked down in a sandbox of its own, with the arguments and the
+    variables of its run; what an interpreter does at its start but forking leaves out is done here."""
+    import ctypes
+    import gc
+
+    warm_up(*json_codecs())
+    for name in modules.split(","):
+        if name:
+            __import__(name)
+    lib = ctypes.PyDLL(library)
+    python = ctypes.pythonapi
+    for strings in (lib.nsbox_template_argv, lib.nsbox_template_env):
+        strings.restype = ctypes.POINTER(ctypes.c_char_p)
+    python.PyOS_BeforeFork.restype = python.PyOS_AfterFork_Child.restype = None
+    if len(os.listdir("/proc/self/task")) != 1:
+        raise RuntimeError("one of the modules %r has started a thread" % modules)
+    gc.collect()
+    gc.freeze()
+    python.PyOS_BeforeFork()
+    if lib.nsbox_template_serve(3):
+        os._exit(0)
+    python.PyOS_AfterFork_Child()  # the module random, for one, has a new seed
+    begin_anew(listed(lib.nsbox_template_argv()), listed(lib.nsbox_template_env()))
+
+
+def listed(strings):
+    found = []
+    while strings[len(found)] is not None:
+        found.append(strings[len(found)])
+    return found
+
+
+def begin_anew(argv, env):
+    import _signal
+
+    sys.orig_argv[:] = [os.fsdecode(a) for a in argv]
+    sys.argv[:] = sys.orig_argv[2:]
+    os.environ.clear()
+    os.environb.update(e.split(b"=", 1) for e in env)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+        _signal.signal(number, _signal.SIG_IGN)
+    if "numpy.random" in sys.modules:  # does not see that it was forked
+        sys.modules["numpy.random"].seed()
+
+
 def main():
+    if sys.argv[1:2] == ["template"]:
+        become(*sys.argv[2:])
     # Neither descriptor is anything to a program that the code may start.
     os.set_inheritable(REQUEST_FD, False)
     os.set_inheritable(RESULT_FD, False)

@@ -191,6 +191,8 @@ struct nsbox_sandbox_options {
 	/* The operator accepts plans of the tier "process", which hold less (docs/THREAT-MODEL.md). They run
 	 * from the host's image alone, have no terminal, and no upper layer. */
 	bool process_tier;
+	/* Socket of a template, an interpreter that forks (nsbox-spawn's own, nsbox/template.h), or 0; borrowed. */
+	int template;
 };
 
 /*
@@ -203,6 +205,9 @@ struct nsbox_sandbox_options {
 int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *root,
 		      const struct nsbox_sandbox_options *opt, struct nsbox_sandbox **ret,
 		      struct nsbox_error *err);
+
+/* Init is a fork of the template: runs made by it share the layout of their memory. */
+bool nsbox_sandbox_forked(const struct nsbox_sandbox *sb);
 
 /*
  * Run a program; ret_id (may be NULL) numbers it from 1. A program with keep_rest runs beside

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A template's owner: asking it for a fork (template.h). */
+#include "nsbox/template.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "nsbox/util.h"
+
+#define ANSWER_MS 5000 /* on a loaded host; it takes less than one */
+
+static int answer(int sock, struct template_reply *ret)
+{
+	struct pollfd p = { .fd = sock, .events = POLLIN };
+	unsigned none = 0;
+	int r = poll(&p, 1, ANSWER_MS);
+
+	if (r <= 0)
+		return r < 0 ? -errno : -ETIMEDOUT;
+	r = ctl_recv(sock, ret, sizeof(*ret), NULL, &none, MSG_DONTWAIT);
+	return r == 0 && ret->magic != TEMPLATE_MAGIC ? -EBADMSG : r;
+}
+
+/* A wrapper that starts the interpreter and stays would be the parent. */
+static bool is_our_child(pid_t pid)
+{
+	siginfo_t info;
+
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
+}
+
+static int ask(int sock, const struct template_request *q, const int *fds, unsigned n)
+{
+	struct template_reply rep = { 0 };
+	int r = ctl_send(sock, q, sizeof(*q), fds, n);
+
+	if (r == 0)
+		r = answer(sock, &rep);
+	if (r == 0 && rep.errnum)
+		return -rep.errnum; /* it is well, the kernel refuses */
+	if (r == 0 && !is_our_child(rep.pid))
+		r = -ECHILD;
+	if (r < 0)
+		shutdown(sock, SHUT_RDWR);
+	return r < 0 ? r : rep.pid;
+}
+
+int template_clone(int sock, const struct child *c, uint64_t flags, int cgroup)
+{
+	struct template_request q = { .magic = TEMPLATE_MAGIC, .flags = flags, .child = *c };
+	auto_close int plan = make_memfd("nsbox-plan", c->plan->base, c->plan->size, true);
+	auto_close int root = make_memfd("nsbox-root", c->root->base, c->root->size, true);
+	const int fds[TEMPLATE_FDS] = { plan, root, c->control, cgroup };
+
+	/* Addresses of ours are of no use there. */
+	q.child.plan = q.child.root = NULL;
+	q.child.share = NULL;
+	q.child.process = NULL;
+	if (plan < 0 || root < 0)
+		return plan < 0 ? plan : root;
+	return ask(sock, &q, fds, cgroup < 0 ? TEMPLATE_CGROUP : TEMPLATE_FDS);
+}

@@ -1,0 +1,144 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Interpreters that are forks of one (nsboxd --zygote): the same sandbox, nothing of another run, and life without it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+# pylint: disable=wrong-import-position
+from nsboxtest import leftovers, service, tap
+
+ADD = "def add(a, b):\n    return a + b\n"
+
+
+def call(d, code=ADD, params=None, **more):
+    return d.ask("POST", "/v1/execute/python-function", {"code": code, "params": params or {}, **more})[1]
+
+
+def receipt(d, r):
+    return d.ask("GET", "/v1/receipts/" + r["receipt_id"])[1]
+
+
+def forked(d, r):
+    return receipt(d, r).get("shared_layout", False)
+
+
+def forks(d):
+    """It is ready once a call is a fork of it."""
+    return tap.wait_until(lambda: forked(d, call(d, params={"a": 1, "b": 1})), 60 * tap.slow())
+
+
+def templates(d):
+    return [pid for (pid, _), name in leftovers.descendants(d.pid).items()
+            if name.startswith("python3") and "\0template\0" in leftovers.read("/proc/%d/cmdline" % pid)
+            and leftovers.read("/proc/%d/status" % pid).split("NSpid:")[1].split("\n")[0].count("\t") == 1]
+
+
+# What a run finds of itself, and then what it leaves behind.
+LOOK = """
+def look():
+    import _thread, builtins, os, signal, sys, tempfile, threading, types
+    found = {
+        "seen": [hasattr(builtins, "left"), hasattr(sys, "left"), "LEFT" in os.environ, os.path.exists("/tmp/left")],
+        "cwd": os.getcwd(), "argv": sys.argv, "orig": sys.orig_argv, "environ": dict(os.environ), "ids": [os.getpid(), os.getppid(), os.getuid(), os.getgid()],
+        "fds": sorted(set(os.listdir("/proc/self/fd"))), "threads": threading.active_count(), "umask": os.umask(0o22), "session": os.getsid(0) == os.getpid(),
+        "signals": [str(signal.getsignal(n)) for n in (2, 13, 15, 17, 25)], "mask": len(signal.pthread_sigmask(0, [])), "main": sys.modules["__main__"].__file__,
+        "status": [l for l in open("/proc/self/status") if l.split(":")[0] in
+                   ("Name", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters", "Threads")],
+        "limits": open("/proc/self/limits").read(), "mounts": len(open("/proc/self/mounts").readlines()),
+        "memory": [l for l in open("/proc/self/maps") if "nsbox-plan" in l or "nsbox-root" in l or "nsbox-exec" in l],
+        "streams": [(s.name, s.mode, s.encoding, s.errors, s.line_buffering, s.seekable()) for s in (sys.stdout, sys.stderr)],
+        "flags": str(sys.flags), "path": sys.path,
+    }
+    builtins.left = sys.left = 1
+    os.environ["LEFT"] = "1"
+    open("/tmp/left", "w").close()
+    os.chdir("/tmp")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return found
+"""
+# And what must differ from run to run, of which the hash does not.
+CHANCE = """
+def chance():
+    import os, random, tempfile, uuid
+    return [random.random(), next(tempfile._get_candidate_names()), str(uuid.uuid4()), os.urandom(4).hex()], hash("x")
+"""
+
+
+def test_same(t):
+    with service.Daemon(options=["--zygote", "random,tempfile"]) as d, service.Daemon() as plain:
+        t.ok(forks(d), "calls are forks of an interpreter")
+        a, b = call(plain, LOOK), call(d, LOOK)
+        t.equal((forked(plain, a), forked(d, b)), (False, True), "the receipt says which is")
+        again = call(d, LOOK)
+        differ = lambda x, y: {k: (x["data"][k], y["data"].get(k)) for k in x["data"] if x["data"][k] != y["data"].get(k)}
+        t.equal(differ(a, b), {}, "it finds itself as an interpreter that was started for it")
+        t.equal(differ(a, again), {}, "and nothing that the one before has left")
+        x, y = receipt(plain, a), receipt(d, b)
+        same = ("policy_sha256", "plan_sha256", "image_digest", "kind", "host")
+        t.equal({k: y[k] for k in same}, {k: x[k] for k in same}, "of the same plan and image")
+        bare = lambda r: {k: v for k, v in r["witness"].items() if not k.endswith("us")}
+        t.equal(bare(y), bare(x), "whose witness has tried the same")
+        strip = lambda r: [{k: v for k, v in layer.items() if k != "us"} for layer in r["enforced"]]
+        t.equal(strip(b), strip(a), "and the same layers hold")
+        (one, seed), (two, same_seed) = (call(d, CHANCE)["data"] for _ in range(2))
+        t.ok(all(i != j for i, j in zip(one, two)), "no two have the same chance", repr((one, two)))
+        t.equal(seed, same_seed, "but the seed of hashes, as documented")
+        for what, code in (("write outside", "def f():\n open('/usr/x', 'w')\n"),
+                           ("write to the template's program", "def f():\n open('/proc/self/exe', 'rb').close()\n open('/proc/self/exe', 'r+b')\n"),
+                           ("signal the template", "def f():\n import os\n os.kill(%d, 0)\n" % templates(d)[0]),
+                           ("reach a host", "def f():\n import socket\n socket.create_connection(('192.0.2.1', 9), 3)\n")):
+            r = call(d, code)
+            t.ok(r["code"] == 500 and re.search("Errno|denied", r["msg"]), "it may not " + what, repr(r["msg"]))
+        r = call(d, "def f():\n import subprocess, sys\n return subprocess.run([sys.executable, '-c', 'print(1+1)'], capture_output=True, text=True).stdout\n")
+        t.equal(r["data"], "2\n", "it may start an interpreter of its own")
+        r = call(d, "def f():\n raise SystemExit(7)\n")
+        t.equal((r["cause"], r["exit_code"]), ("exit", 7), "and end as it likes")
+        how = "def f():\n import os, time\n return 'template' in open('/proc/self/cmdline').read(), time.tzname[0], os.environ.get('X')\n"
+        t.equal(call(d, how, env={"X": "1"})["data"], [True, "UTC", "1"], "a variable of its own is there")
+        t.equal(call(d, how, env={"TZ": "XYZ3"})["data"], [False, "XYZ", None], "with one that an interpreter reads at its start another is started")
+
+
+def test_pool(t):
+    with service.Daemon(options=["--zygote", "none", "--pool", "2"]) as d:
+        t.ok(forks(d), "calls are forks")
+        waits = lambda: int(re.search(r"^nsbox_pool_waiting (\d+)$", d.ask("GET", "/metrics")[1], re.M).group(1)) > 0
+        t.ok(tap.wait_until(waits, 60 * tap.slow()), "one is made ahead")
+        r = call(d, params={"a": 2, "b": 3})
+        t.equal((r["data"], receipt(d, r).get("ahead"), forked(d, r)), (5, True, True), "and serves a call")
+
+
+def test_loss(t):
+    with service.Daemon(options=["--zygote", "none"]) as d:
+        t.ok(forks(d), "calls are forks")
+        found = templates(d)
+        t.equal(len(found), 1, "of one process")
+        os.kill(found[0], signal.SIGSTOP)
+        r = call(d, params={"a": 2, "b": 3})
+        t.equal((r["data"], forked(d, r)), (5, False), "where it does not answer a call has an interpreter of its own")
+        t.ok(forks(d), "and then there is another one")
+        t.ok(templates(d) != found, "in its place")
+        os.kill(templates(d)[0], signal.SIGKILL)
+        t.equal(call(d, params={"a": 2, "b": 4})["data"], 6, "killed: calls go on")
+        t.ok(forks(d), "another one again")
+        t.ok("the zygote has ended" in d.log(), "the log tells", d.log())
+
+
+def test_refused(t):
+    with service.Daemon(options=["--zygote", "nosuchmodule"]) as d:
+        t.ok(tap.wait_until(lambda: "no more are tried" in d.log(), 60 * tap.slow()), "a module that is not there: it is given up")
+        t.ok("No module named 'nosuchmodule'" in d.log(), "and the log says why", d.log())
+        r = call(d, params={"a": 2, "b": 3})
+        t.equal((r["data"], forked(d, r)), (5, False), "calls are made without")
+    for what in ("a;b", "", "os system"):
+        r = subprocess.run([service.paths.NSBOXD, "--zygote", what, "--check"], capture_output=True, text=True, check=False)
+        t.ok(r.returncode != 0 and "zygote" in r.stderr, "%r is refused" % what, r.stderr)
+    r = subprocess.run([service.paths.NSBOXD, "--zygote", "json,os.path", "--check"], capture_output=True, text=True, check=False)
+    t.ok(r.returncode == 0, "names of modules are not", r.stderr)
+
+
+sys.exit(tap.run([test_same, test_pool, test_loss, test_refused]))
