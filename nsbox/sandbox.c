@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -82,32 +81,6 @@ static pid_t clone_init(struct nsbox_sandbox *sb)
 	return sys_clone3(&args, sizeof(args));
 }
 
-/*
- * A fork of the owner's template, where all that the sandbox begins with is a plan and a root. One
- * that cannot fork is no reason to have no sandbox: it is the same one. Not without Landlock: the
- * program that a fork has mapped is of the host's own mount, and no read-only one stands before it.
- */
-static pid_t fork_init(struct nsbox_sandbox *sb, const struct child *c)
-{
-	pid_t pid;
-
-	if (sb->opt.template <= 0 || c->process || c->files_fd >= 0 || c->upper_from >= 0 ||
-	    c->on_disk || c->share->path || c->track || weakened() ||
-	    !(sb->want & NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_FS)))
-		return -1;
-	pid = template_clone(sb->opt.template, c, host_namespace_flags(sb->want), sb->cg.init);
-	if (pid < 0)
-		return -1;
-	sb->pidfd = pidfd_open(pid, 0); /* not reaped yet, its number is nobody else's */
-	if (sb->pidfd < 0) {
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, __WALL);
-		return -1;
-	}
-	sb->forked = true;
-	return pid;
-}
-
 static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, int child_end,
 		      int disk, const struct share *share, struct nsbox_error *err)
 {
@@ -132,7 +105,7 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 		.owner_pid = getpid(),
 	};
 
-	sb->pid = fork_init(sb, &child);
+	sb->pid = template_fork_init(sb, &child);
 	if (sb->pid > 0)
 		return 0;
 	share_plan(sb, true);

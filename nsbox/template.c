@@ -3,10 +3,15 @@
 #include "nsbox/template.h"
 
 #include <poll.h>
+#include <signal.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "nsbox/host_private.h"
+#include "nsbox/sandbox_private.h"
 #include "nsbox/util.h"
+#include "nsbox/weaken.h"
 
 #define ANSWER_MS 5000 /* on a loaded host; it takes less than one */
 
@@ -46,7 +51,7 @@ static int ask(int sock, const struct template_request *q, const int *fds, unsig
 	return r < 0 ? r : rep.pid;
 }
 
-int template_clone(int sock, const struct child *c, uint64_t flags, int cgroup)
+static int ask_for_one(int sock, const struct child *c, uint64_t flags, int cgroup)
 {
 	struct template_request q = { .magic = TEMPLATE_MAGIC, .flags = flags, .child = *c };
 	auto_close int plan = make_memfd("nsbox-plan", c->plan->base, c->plan->size, true);
@@ -60,4 +65,30 @@ int template_clone(int sock, const struct child *c, uint64_t flags, int cgroup)
 	if (plan < 0 || root < 0)
 		return plan < 0 ? plan : root;
 	return ask(sock, &q, fds, cgroup < 0 ? TEMPLATE_CGROUP : TEMPLATE_FDS);
+}
+
+/*
+ * A fork of the owner's template, where all that the sandbox begins with is a plan and a root. One
+ * that cannot fork is no reason to have no sandbox: it is the same one. Not without Landlock: the
+ * program that a fork has mapped is of the host's own mount, and no read-only one stands before it.
+ */
+pid_t template_fork_init(struct nsbox_sandbox *sb, const struct child *c)
+{
+	pid_t pid;
+
+	if (sb->opt.template <= 0 || c->process || c->files_fd >= 0 || c->upper_from >= 0 ||
+	    c->on_disk || c->share->path || c->track || weakened() ||
+	    !(sb->want & NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_FS)))
+		return -1;
+	pid = ask_for_one(sb->opt.template, c, host_namespace_flags(sb->want), sb->cg.init);
+	if (pid < 0)
+		return -1;
+	sb->pidfd = pidfd_open(pid, 0); /* not reaped yet, its number is nobody else's */
+	if (sb->pidfd < 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, __WALL);
+		return -1;
+	}
+	sb->forked = true;
+	return pid;
 }

@@ -33,10 +33,11 @@ struct template_reply {
 enum template_fd { TEMPLATE_PLAN, TEMPLATE_ROOT, TEMPLATE_CONTROL, TEMPLATE_CGROUP, TEMPLATE_FDS };
 
 /*
- * The owner's side: a fork that becomes init, a child of ours; its pid, or -errno. On a template that
- * does not answer the socket is shut down.
+ * The owner's side: a fork that becomes init, a child of ours, with its pidfd in the sandbox; or -1. On a
+ * template that does not answer the socket is shut down.
  */
-int template_clone(int sock, const struct child *c, uint64_t flags, int cgroup);
+struct nsbox_sandbox;
+pid_t template_fork_init(struct nsbox_sandbox *sb, const struct child *c);
 
 /* Init's, in a fork: fork(2) with what the C library keeps of threads put right. */
 int template_fork(void);
