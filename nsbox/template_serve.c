@@ -177,12 +177,12 @@ static int serve(int sock)
 {
 	struct template_reply rep = { .magic = TEMPLATE_MAGIC };
 	struct template_request q;
-	int fds[TEMPLATE_FDS], r;
+	int fds[TEMPLATE_FDS];
 
 	for (;;) {
 		unsigned n = ARRAY_SIZE(fds);
+		int r = ctl_send(sock, &rep, sizeof(rep), NULL, 0);
 
-		r = ctl_send(sock, &rep, sizeof(rep), NULL, 0);
 		if (r == 0)
 			r = ctl_recv(sock, &q, sizeof(q), fds, &n, 0);
 		if (r < 0)
