@@ -114,7 +114,8 @@ int nsbox_sandbox_upper(struct nsbox_sandbox *sb, enum nsbox_upper form, uint32_
 
 	if (!id || !sb->opt.track)
 		return nsbox_fail(err, NSBOX_E_INVALID, EINVAL,
-				  "the sandbox's changes: no number, or they are not tracked");
+				  "the sandbox's changes are not tracked (the tier 'process' "
+				  "cannot), or have no number");
 	if (sb->fixed->flags & PLAN_ROOT_RDONLY)
 		return nsbox_fail(err, NSBOX_E_UNSUPPORTED, EROFS,
 				  "the sandbox's root is read-only (profile strict): there are no "

@@ -423,8 +423,8 @@ static int verb_upload(struct verb *v, struct nsbox_error *err)
 
 	if (v->in < 0)
 		return nsbox_fail(err, NSBOX_E_INVALID, 0, "nothing to unpack");
-	len = *v->path == '/' ? nsbox_format(base, sizeof(base), "%s", v->path)
-			      : nsbox_format(base, sizeof(base), "%s/%s", v->workdir, v->path);
+	len = *v->into == '/' ? nsbox_format(base, sizeof(base), "%s", v->into)
+			      : nsbox_format(base, sizeof(base), "%s/%s", v->below, v->into);
 	while (len > 1 && base[len - 1] == '/')
 		base[--len] = '\0';
 	return files_child_unpack(v->in, v->root_fd, &lim, base, err);
@@ -451,18 +451,19 @@ static const struct {
 	/* clang-format on */
 };
 
-int files_child_verb(const struct blob *b, const char *workdir, int root_fd, int in, int out,
-		     struct nsbox_error *err)
+int files_child_verb(const struct blob *b, const struct verb_paths *paths, int root_fd, int in,
+		     int out, struct nsbox_error *err)
 {
 	const struct verb_fixed *f = blob_fixed(b, struct verb_fixed);
 	const struct nsbox_files_limits lim = { f->total_bytes, f->files };
 	struct verb v = {
 		.f = f,
-		.path = blob_get_str(b, f->path),
-		.target = blob_get_str(b, f->target),
+		.path = paths->path,
+		.target = paths->target,
 		.pattern = blob_get_str(b, f->pattern),
 		.text = blob_get_str(b, f->text),
-		.workdir = workdir,
+		.below = paths->below,
+		.into = paths->into,
 		.root_fd = root_fd,
 		.in = in,
 		.send = files_sender(out, &lim),
@@ -472,8 +473,8 @@ int files_child_verb(const struct blob *b, const char *workdir, int root_fd, int
 
 	if (out < 0 && verbs[f->verb].out)
 		r = nsbox_fail(&why, NSBOX_E_INVALID, 0, "nowhere to send the answer to");
-	else if (chdir(workdir) < 0 && (*v.path != '/' || (*v.target && *v.target != '/')))
-		r = verb_fail("enter", workdir, errno, &why);
+	else if (chdir(paths->workdir) < 0 && (*v.path != '/' || (*v.target && *v.target != '/')))
+		r = verb_fail("enter", paths->workdir, errno, &why);
 	else
 		r = verbs[f->verb].run(&v, &why);
 	if (out >= 0)

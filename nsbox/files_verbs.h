@@ -13,16 +13,21 @@
 struct verb {
 	const struct verb_fixed *f;
 	const char *path, *target, *pattern, *text;
-	const char *workdir; /* relative paths are below it */
-	int root_fd, in;     /* borrowed; in -1: none */
+	const char *below, *into; /* of verb_paths */
+	int root_fd, in;	  /* borrowed; in -1: none */
 	struct files_sender send;
 };
 
 typedef int verb_fn(struct verb *v, struct nsbox_error *err);
 
 /* Do what the blob (VERB_MAGIC, checked) asks; out gets END with the error, too. */
-int files_child_verb(const struct blob *b, const char *workdir, int root_fd, int in, int out,
-		     struct nsbox_error *err);
+struct verb_paths {
+	const char *path, *target; /* as the helper has to open them, */
+	const char *workdir;	   /* and what relative ones are below */
+	const char *below, *into;  /* workdir and path as root_fd holds them */
+};
+int files_child_verb(const struct blob *b, const struct verb_paths *paths, int root_fd, int in,
+		     int out, struct nsbox_error *err);
 /* What a signal that asks the helper to end has to remove: from now on, or nothing (name NULL). */
 void files_child_on_term(void);
 

@@ -10,11 +10,13 @@
 
 #include "nsbox/files_child.h"
 #include "nsbox/files_verbs.h"
+#include "nsbox/process_tier.h"
 #include "nsbox/upper.h"
 #include "nsbox/util.h"
 
 #define COLLECT_LIMIT_US 600000000
 #define TERM_GRACE_US	 500000
+#define VIEW_MAX	 (FILES_PATH_MAX + PROCESS_PATH)
 
 void init_files_init(struct init_files *f, struct child *c)
 {
@@ -112,16 +114,40 @@ static void limit_files(const struct plan_limits *l)
 	setrlimit(RLIMIT_FSIZE, &want);
 }
 
+/* A path of a request, where this process finds it: without mounts, on the host. */
+static const char *seen_as(const struct child *c, const char *path, char *buf)
+{
+	const char *real = c->process ? process_view(c, path, buf, VIEW_MAX) : NULL;
+
+	return real ? real : path;
+}
+
+/* And a real path of the run's, as the root that init holds has it. */
+static const char *below_root(const struct child *c, const char *path)
+{
+	size_t n = c->process ? strlen(c->process->path) : 0;
+
+	return n && !strncmp(path, c->process->path, n) && path[n] == '/' ? path + n : path;
+}
+
 static int run_verb(struct child *c, void *arg, struct nsbox_error *err)
 {
 	const struct verb_job *job = arg;
 	const struct plan_fixed *fixed = child_fixed(c);
+	const struct verb_fixed *f = blob_fixed(job->request, struct verb_fixed);
+	char room[3][VIEW_MAX];
+	const struct verb_paths paths = {
+		.workdir = seen_as(c, blob_get_str(c->plan, fixed->workdir), room[0]),
+		.path = seen_as(c, blob_get_str(job->request, f->path), room[1]),
+		.target = seen_as(c, blob_get_str(job->request, f->target), room[2]),
+		.below = blob_get_str(c->plan, fixed->workdir),
+		.into = below_root(c, blob_get_str(job->request, f->path)),
+	};
 
 	umask(0);
 	files_child_on_term();
 	limit_files(&fixed->limits);
-	return files_child_verb(job->request, blob_get_str(c->plan, fixed->workdir), c->new_root,
-				job->in, job->out, err);
+	return files_child_verb(job->request, &paths, c->new_root, job->in, job->out, err);
 }
 
 void init_files_verb(struct init_files *f, const struct ctl_request *req, int *fds, unsigned n)

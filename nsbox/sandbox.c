@@ -130,7 +130,7 @@ static int check_process_tier(const struct nsbox_sandbox *sb, struct nsbox_error
 		return nsbox_fail_at(
 			err, NSBOX_STAGE_PROBE, NSBOX_E_UNSUPPORTED, EPERM,
 			"the plan is of the tier 'process', which the operator has not "
-			"accepted (nsbox run --tier process)");
+			"accepted (nsbox run --tier process, minTier of nsboxd.json)");
 	for (int i = 0; lacking && i < NSBOX_LAYER_MAX; i++)
 		if (lacking & NSBOX_LAYER_BIT(i))
 			return nsbox_fail_at(err, NSBOX_STAGE_PROBE, NSBOX_E_UNSUPPORTED, 0,

@@ -228,6 +228,16 @@ static int take_workspaces(struct json_reader *r, struct json_object *v, const s
 	return 0;
 }
 
+static int take_tier(struct json_reader *r, struct json_object *v, const struct json_field *f,
+		     void *dst)
+{
+	if (!json_object_is_type(v, json_type_string))
+		return json_fail(r, "expected a string, found %s", json_type_text(v));
+	if (options_min_tier(dst, json_object_get_string(v)) == 0)
+		return 0;
+	return json_fail(r, "expected \"process\", \"namespace\" or \"cgroup\"");
+}
+
 static int take_ceiling(struct json_reader *r, struct json_object *v, const struct json_field *f,
 			void *dst)
 {
@@ -310,6 +320,7 @@ static const struct json_field config_fields[] = {
 	{ "keepSize",    take_mb,         AT(keep_mb) },
 	{ "requestTime", take_seconds,    AT(request_s), .min = 1, .max = 3600 },
 	{ "drain",       take_seconds,    AT(drain_s), .min = 1, .max = DAY_S },
+	{ "minTier",     take_tier },
 	{ "ceiling",     take_ceiling,    AT(ceiling) },
 	{ "dataDir",     take_path,       AT(data_dir), .max = SPACE(data_dir) },
 	{ "stateDir",    take_path,       AT(state_dir), .max = SPACE(state_dir) },

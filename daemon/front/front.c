@@ -157,7 +157,11 @@ void front_apply(struct front *f)
 	f->runners =
 		f->opt->runners ? f->opt->runners : 2 * (uint64_t)MAX(f->services.host.cpus, 1);
 	f->services.ceiling = f->opt->ceiling;
-	pool_resize(f->pool, f->opt->pool, f->opt->pool_spare_mb);
+	f->services.ceiling.min_tier = f->opt->min_tier;
+	/* Without namespaces a run that waits would have a user's processes, limits and files for nobody. */
+	pool_resize(f->pool,
+		    nsbox_host_tier(&f->services.host) < NSBOX_TIER_NAMESPACE ? 0 : f->opt->pool,
+		    f->opt->pool_spare_mb);
 	f->services.kept = f->kept;
 	/* Root may speak anyway, and so may whoever the service belongs to. The overflow id stands
 	 * for anyone from another user namespace, so it is never meant by this. */

@@ -110,7 +110,8 @@ static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
 	if (image)
 		snprintf(q.image, sizeof(q.image), "%s", image);
 	snprintf(q.base, sizeof(q.base), "%s", j->workspace);
-	if (j->session)
+	/* Without mounts there is no upper layer that could be listed or kept. */
+	if (j->session && nsbox_host_tier(&j->sv->host) >= NSBOX_TIER_NAMESPACE)
 		q.arg |= WIRE_NEW_TRACK;
 	else if (j->sv->template && j->kind == JOB_PYTHON && !j->spec->trace)
 		q.arg |= WIRE_NEW_TEMPLATE;

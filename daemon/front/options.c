@@ -158,6 +158,11 @@ static int on_config(struct taking *t, const char *text)
 	return *text ? 0 : -EINVAL;
 }
 
+static int on_min_tier(struct taking *t, const char *text)
+{
+	return options_min_tier(t->o, text);
+}
+
 static int on_ceiling(struct taking *t, const char *text)
 {
 	t->a->ceiling = text;
@@ -203,6 +208,7 @@ static const struct {
 	{ "tcp-any-address", NULL, on_tcp_any, "also where that is no loopback address" },
 	{ "tokens",     "FILE", on_tokens,    "a line for each token: WORKSPACE TOKEN" },
 	{ "secrets",    "FILE", on_secrets,   "values for secrets of manifests, JSON" },
+	{ "min-tier",   "TIER", on_min_tier,  "weakest tier of runs: process, namespace (default), cgroup" },
 	{ "ceiling",    "FILE", on_ceiling,   "what a run may have at most, JSON" },
 	{ "user",       "NAME", on_user,      "whom the unprivileged part runs as (as root: nsbox)" },
 	{ "allow-uid",  "N",    on_allow_uid, "a user who may use the service; may be repeated" },
@@ -344,17 +350,12 @@ static const struct {
 	const char *name;
 	bool text;
 } fixed[] = {
-	FIXED(socket_path, "socket", true),
-	FIXED(user, "user", true),
-	FIXED(state_dir, "stateDir", true),
-	FIXED(libexec, "libexec", true),
-	FIXED(data_dir, "dataDir", true),
-	FIXED(tcp, "tcp.listen", true),
-	FIXED(egress_dns, "egressDns", true),
-	FIXED(egress_proxy, "egressProxy", true),
-	FIXED(zygote, "zygote", true),
-	FIXED(request_s, "requestTime", false),
-	FIXED(shares, "workspaces.directory", false),
+	FIXED(socket_path, "socket", true),	FIXED(user, "user", true),
+	FIXED(state_dir, "stateDir", true),	FIXED(libexec, "libexec", true),
+	FIXED(data_dir, "dataDir", true),	FIXED(tcp, "tcp.listen", true),
+	FIXED(egress_dns, "egressDns", true),	FIXED(egress_proxy, "egressProxy", true),
+	FIXED(zygote, "zygote", true),		FIXED(min_tier, "minTier", false),
+	FIXED(request_s, "requestTime", false), FIXED(shares, "workspaces.directory", false),
 };
 
 const char *options_fixed(const struct front_options *was, const struct front_options *is)
@@ -378,6 +379,16 @@ struct workspace_limits *options_limits(struct front_options *o, const char *wor
 		return NULL;
 	strcpy(o->limits[o->n_limits].name, workspace);
 	return &o->limits[o->n_limits++];
+}
+
+int options_min_tier(struct front_options *o, const char *text)
+{
+	for (int t = NSBOX_TIER_PROCESS; t <= NSBOX_TIER_CGROUP; t++)
+		if (strcmp(text, nsbox_tier_name(t)) == 0) {
+			o->min_tier = (uint32_t)t;
+			return 0;
+		}
+	return -EINVAL;
 }
 
 bool options_shares(const struct front_options *o, const char *workspace)

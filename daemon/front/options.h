@@ -56,6 +56,7 @@ struct front_options {
 	char egress_proxy[256]; /* that connects for runs, "": none */
 	char tcp[80];		/* ADDRESS:PORT, "" for none */
 	bool tcp_any;		/* also where that is no loopback address */
+	uint32_t min_tier;	/* enum nsbox_tier: the weakest that runs may have; 0: namespace */
 	/* Files that the supervisor opens for the front, "" for none: */
 	char tokens[OPTION_PATH_MAX], secrets[OPTION_PATH_MAX];
 	char zygote[OPTION_ZYGOTE_MAX]; /* modules, with commas, or "none"; "": there is none */
@@ -107,6 +108,8 @@ int options_load(const struct front_arguments *a, struct front_options *ret,
 const char *options_fixed(const struct front_options *was, const struct front_options *is);
 /* The entry for a workspace, made where there is none; NULL: there are too many. */
 struct workspace_limits *options_limits(struct front_options *o, const char *workspace);
+/* A tier's name into what runs have at least; 0 or -EINVAL. */
+int options_min_tier(struct front_options *o, const char *text);
 bool options_shares(const struct front_options *o, const char *workspace);
 /* That of a workspace, else that of "*", else none at all. */
 struct workspace_limits options_limits_of(const struct front_options *o, const char *workspace);

@@ -156,7 +156,7 @@ static int start_front(struct supervisor *s, int sock, int orders, int reports,
 
 static int start_spawn(struct supervisor *s, int sock, int egress, struct nsbox_error *err)
 {
-	char *argv[10 + 4 * OPTION_SHARES_MAX] = { (char *)"nsbox-spawn", (char *)"--egress-fd",
+	char *argv[12 + 4 * OPTION_SHARES_MAX] = { (char *)"nsbox-spawn", (char *)"--egress-fd",
 						   (char *)"4" };
 	const int fds[] = { sock, egress };
 	unsigned n = 3;
@@ -171,6 +171,8 @@ static int start_spawn(struct supervisor *s, int sock, int egress, struct nsbox_
 		argv[n++] = (char *)"--modules";
 		argv[n++] = strcmp(s->opt->zygote, "none") ? s->opt->zygote : (char *)"";
 	}
+	if (s->opt->min_tier == NSBOX_TIER_PROCESS)
+		argv[n++] = (char *)"--process-tier";
 	/* From here, where nobody but the operator has a say, and not by way of the front. */
 	for (unsigned i = 0; i < s->opt->n_shares; i++) {
 		argv[n++] = (char *)"--workspace";

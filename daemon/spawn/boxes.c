@@ -189,7 +189,8 @@ static int make(struct spawn *s, struct box *b, const struct wire_request *q, co
 					     .track = q->arg & WIRE_NEW_TRACK,
 					     .execs = SPAWN_EXECS_MAX,
 					     .egress = s->egress >= 0,
-					     .observe = true };
+					     .observe = true,
+					     .process_tier = s->process_tier };
 	int r = root_for(s, b, q->image, err);
 
 	/* Its interpreter is the host's. */

@@ -216,6 +216,7 @@ static const struct option options[] = {
 	{ "fd", required_argument, NULL, 'f' },
 	{ "egress-fd", required_argument, NULL, 'e' },
 	{ "state-dir", required_argument, NULL, 's' },
+	{ "process-tier", no_argument, NULL, 'p' },
 	{ "workspace", required_argument, NULL, 'w' },
 	{ "directory", required_argument, NULL, 'd' },
 	{ "template", required_argument, NULL, 't' },
@@ -245,13 +246,15 @@ int main(int argc, char **argv)
 		} else if (c == 'd' && workspace && s.n_shares < SPAWN_SHARES_MAX) {
 			s.shares[s.n_shares++] =
 				(struct spawn_share){ take_ptr(&workspace), optarg };
+		} else if (c == 'p') {
+			s.process_tier = true;
 		} else if (c == 'V') {
 			puts("nsbox-spawn " NSBOX_VERSION);
 			return 0;
 		} else if (c == 'e' ? !parse_u64(optarg, &egress) || egress > 1024
 				    : c != 'f' || !parse_u64(optarg, &fd) || fd > 1024) {
 			fprintf(stderr, "usage: nsbox-spawn [--fd N] [--egress-fd N] "
-					"[--state-dir DIR] "
+					"[--state-dir DIR] [--process-tier] "
 					"[--workspace NAME --directory DIR]... "
 					"[--template FILE --modules LIST]\n");
 			return 2;

@@ -60,8 +60,9 @@ struct spawn_template {
 
 struct spawn {
 	int sock, epoll;
-	int egress;   /* socket to nsbox-egress, -1: none */
-	bool greeted; /* the front is of our version */
+	int egress;	   /* socket to nsbox-egress, -1: none */
+	bool greeted;	   /* the front is of our version */
+	bool process_tier; /* the operator accepts plans of the tier "process" */
 	struct nsbox_host host;
 	uint32_t layers;
 	const char *state_dir; /* NULL: the default */

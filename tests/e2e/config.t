@@ -74,6 +74,7 @@ WRONG = (
     ('{\n\n"workspaces": {"a": {"cpuPerHour": "1ms"}}}', ":3: /workspaces/a/cpuPerHour"),
     ('{"workspaces": {"a": {"directory": "ws"}}}', "/workspaces/a/directory: must be an absolute path"),
     ('{"workspaces": {"*": {"directory": "/srv"}}}', "/workspaces/*/directory: is of one workspace"),
+    ('{"minTier": "none"}', "/minTier"),
     ('{"ceiling": {"memory": "lots"}}', "/ceiling/memory"),
     ('{"users": {"x": "team"}}', "/users/x"),
     ('{"tcp": {"listen": "127.0.0.1:1"}}', "/tcp/tokens: is required"),
