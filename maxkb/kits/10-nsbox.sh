@@ -5,7 +5,8 @@
 # start: what is wrong is said on standard error, and MaxKB's calls then say it too.
 #
 # Where a service is reachable already (kit c), only the .pth file is put into place. Where the bundle
-# lies on the volume (kit b), nsboxd is started first.
+# lies on the volume (kit b), nsboxd is started first. MAXKB_NSBOX_MIN_TIER=process accepts the tier of that
+# name, which holds less, where the container allows no other (kit a).
 
 bundle=${NSBOX_BUNDLE:-/opt/maxkb/local/nsbox}
 socket=${MAXKB_NSBOX_SOCKET:-/run/nsbox/nsbox.sock}
@@ -58,7 +59,7 @@ print(json.dumps({"ceiling": {"network": "open",
 service()
 {
 	LD_LIBRARY_PATH=$bundle/lib/bundled NSBOX_STATE_DIR=$state "$bundle/sbin/nsboxd" --socket "$socket" \
-		--state-dir "$state" --libexec "$bundle/lib/nsbox" "$@"
+		--state-dir "$state" --libexec "$bundle/lib/nsbox" ${MAXKB_NSBOX_MIN_TIER:+--min-tier "$MAXKB_NSBOX_MIN_TIER"} "$@"
 }
 
 start_service()

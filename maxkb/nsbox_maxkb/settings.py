@@ -17,6 +17,7 @@ VARIABLES = tuple(Variable(*row) for row in (
     ("TOOL_EXECUTOR_BACKEND", HONOURED,
      "nsbox (default where this package is installed) or local: MaxKB's own executor"),
     ("NSBOX_SOCKET", HONOURED, "nsboxd's socket; default /run/nsbox/nsbox.sock"),
+    ("NSBOX_MIN_TIER", OTHER, "for 10-nsbox.sh, which starts the service: process, namespace or cgroup"),
     ("NSBOX_URL", HONOURED, "http://host:port of an nsboxd on TCP, instead of the socket"),
     ("NSBOX_TOKEN_FILE", HONOURED, "file with the bearer token for NSBOX_URL"),
     ("NSBOX_IMAGE", HONOURED, "image that tools run in; default host, where nsboxd runs"),

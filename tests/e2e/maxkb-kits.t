@@ -119,6 +119,19 @@ def test_stock(t):
          "the stock container: refused by name, with the remedy", str(answer))
 
 
+def test_stock_process(t):
+    """Kit a: the stock container, where the operator accepts the tier "process"."""
+    box = box_with(bundle(), docker.default())
+    with maxkb.MaxKB("-", python=PY3, start=start_in(box), NSBOX_MIN_TIER="process") as server:
+        golden(t, server, "the stock container", 5)
+        answer = server.call("import os\ndef f(): return os.getuid() > 1000 and os.getgid() != 0")
+        t.equal(answer, {"value": True}, "the stock container: as a user and group of the run's own")
+        answer = server.call("def f(): return open('/proc/1/environ').read()")
+        t.ok("Permission denied" in answer.get("error", ""), "the stock container: not the variables of others", str(answer))
+        said = server.end()
+    t.ok("run in nsbox, by the service at" in said and "NOT READY" not in said, "the stock container: the log says so", said)
+
+
 # What is seen without a call: the error of a run. The witness of the profile's whole is in test_inside.
 def test_profile(t):
     nsbox = [os.path.join(paths.BUILD, "nsbox"), "run", "--", "echo", "ran"]
@@ -143,7 +156,7 @@ def main():
         print("1..0 # SKIP only root can start containers; the kits are tried by its half")
         return 0
     leftovers.become_subreaper()
-    return tap.run([test_outside, test_inside, test_stock, test_profile])
+    return tap.run([test_outside, test_inside, test_stock, test_stock_process, test_profile])
 
 
 if __name__ == "__main__":
