@@ -143,12 +143,14 @@ static void add_terminal(struct talk *t, struct json_object *body)
 	}
 }
 
+/* What the other threads use is theirs until the process ends, so it outlives this function. */
 static int converse(const struct job_options *o, struct json_object *body)
 {
-	struct talk t = { .socket = o->socket };
+	static struct talk t;
 	struct json_object *end = NULL, *result = NULL;
 	int r;
 
+	t.socket = o->socket;
 	json_object_object_add(body, "interactive", json_object_new_boolean(true));
 	add_terminal(&t, body);
 	if (start_signals(&t) < 0)
@@ -158,7 +160,7 @@ static int converse(const struct job_options *o, struct json_object *body)
 	if (r == 0 && json_object_object_get_ex(end, "result", &result))
 		r = job_show_result(result);
 	json_object_put(end);
-	return r; /* t.path is the other thread's, until the process ends */
+	return r;
 }
 
 int session_shell(int argc, char **argv)
