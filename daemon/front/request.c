@@ -296,9 +296,11 @@ int request_parse_narrowing(const char *body, size_t len, struct job_spec **ret,
 	struct job_spec *s = calloc(1, sizeof(*s));
 	struct json_object *v = NULL;
 	struct json_reader r;
-	int rc = s ? json_strict_parse(body, len, &lim, &v, err)
-		   : nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read a request");
+	int rc;
 
+	if (!s)
+		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "read a request");
+	rc = json_strict_parse(body, len, &lim, &v, err);
 	json_reader_init(&r, NSBOX_E_INVALID, err);
 	if (rc == 0)
 		rc = json_read_object(&r, v, narrow_fields, ARRAY_SIZE(narrow_fields), true, s);

@@ -176,7 +176,7 @@ static int carry_out(struct narrowing *n, const struct compile_reply *reply, int
 		nsbox_fail(err, NSBOX_E_INVALID, 0, "the session has ended meanwhile");
 		return -EEXIST;
 	}
-	if (n->wish->manifest)
+	if (reply && n->wish->manifest)
 		return tighten(s, n, reply, plan_fd, err);
 	r = plan_fd >= 0 ? session_network_rules(plan_fd, &rules, &len, err) : 0;
 	return r == 0 ? session_network_narrow(s, rules, len, n->wish->network, err) : r;

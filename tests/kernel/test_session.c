@@ -30,7 +30,7 @@ static bool grouped; /* by control groups, else by leaders */
 
 static void small(struct plan_fixed *f)
 {
-	f->limits.grace_ms = 200 * box_slow();
+	f->limits.grace_ms = UINT64_C(200) * box_slow();
 	f->limits.pids = 64;
 	f->limits.memory = 128 * MI;
 }
@@ -418,7 +418,7 @@ START_TEST(ended_with_all_it_started)
 	/* Left by an earlier one, and two that run beside it. */
 	ends_well(sb, sh(sb, "setsid sleep 300.4 & exit 0", 0, -1));
 	sh(sb, "sleep 300.6; exit 7", 0, -1);
-	id = sh(sb, trees[k].script, trees[k].timeout ? 700 * box_slow() : 0, -1);
+	id = sh(sb, trees[k].script, trees[k].timeout ? UINT64_C(700) * box_slow() : 0, -1);
 	sh(sb, "sleep 300.7 & sleep 300.7", 0, -1);
 	wait_for(sb, "300.5", trees[k].marked);
 	wait_for(sb, "300.7", 3);
