@@ -152,6 +152,7 @@ static void limits_of(void *ctx, const char *workspace, size_t *waiting, size_t 
 void front_apply(struct front *f)
 {
 	const struct queue_limits limits = { f->opt->queue_max, limits_of, f };
+	const int tier = nsbox_host_tier(&f->services.host);
 
 	queue_set_limits(f->queue, &limits);
 	f->runners =
@@ -159,9 +160,9 @@ void front_apply(struct front *f)
 	f->services.ceiling = f->opt->ceiling;
 	f->services.ceiling.min_tier = f->opt->min_tier;
 	/* Without namespaces a run that waits would have a user's processes, limits and files for nobody. */
-	pool_resize(f->pool,
-		    nsbox_host_tier(&f->services.host) < NSBOX_TIER_NAMESPACE ? 0 : f->opt->pool,
-		    f->opt->pool_spare_mb);
+	if (f->opt->pool && tier < NSBOX_TIER_NAMESPACE)
+		log_line(5, "pool-none", "tier", nsbox_tier_name(tier), NULL);
+	pool_resize(f->pool, tier < NSBOX_TIER_NAMESPACE ? 0 : f->opt->pool, f->opt->pool_spare_mb);
 	f->services.kept = f->kept;
 	/* Root may speak anyway, and so may whoever the service belongs to. The overflow id stands
 	 * for anyone from another user namespace, so it is never meant by this. */

@@ -84,6 +84,21 @@ static int open_signals(void)
 	return fd < 0 ? -errno : fd;
 }
 
+/* Nothing is forked from a template without namespaces: it would be there for nothing. */
+static int check_template(const struct spawn *s, struct nsbox_error *err)
+{
+	int tier = nsbox_host_tier(&s->host);
+
+	if (!s->template.library || tier >= NSBOX_TIER_NAMESPACE)
+		return 0;
+	return nsbox_fail(
+		err, NSBOX_E_UNSUPPORTED, 0,
+		"zygote: this host reaches the tier '%s', where no interpreter can be a fork "
+		"of one: start the service without (--zygote, zygote of nsboxd.json), or give "
+		"it namespaces (nsbox doctor)",
+		nsbox_tier_name(tier));
+}
+
 /* Say what this host can do; an error here is told, then the process ends. */
 static int greet(struct spawn *s, struct nsbox_error *err)
 {
@@ -98,6 +113,8 @@ static int greet(struct spawn *s, struct nsbox_error *err)
 	hello.magic = WIRE_MAGIC;
 	hello.kind = WIRE_HELLO;
 	r = nsbox_host_probe(&s->host, &hello.error);
+	if (r == 0)
+		r = check_template(s, &hello.error);
 	if (r == 0) {
 		hello.host = s->host;
 		s->layers = nsbox_host_layers(&s->host);
