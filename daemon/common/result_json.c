@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <nsbox/gap.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -120,6 +121,37 @@ static int put_layers(struct json_object *reply, const struct result_json *r)
 	return json_put(reply, "notEnforced", off);
 }
 
+/* By what held this run, not by what the host could have given it. */
+static int tier_of(uint32_t enforced)
+{
+	if (!(enforced & NSBOX_LAYER_BIT(NSBOX_LAYER_USER)))
+		return enforced ? NSBOX_TIER_PROCESS : NSBOX_TIER_NONE;
+	return enforced & NSBOX_LAYER_BIT(NSBOX_LAYER_CGROUP) ? NSBOX_TIER_CGROUP
+							      : NSBOX_TIER_NAMESPACE;
+}
+
+uint32_t result_gaps(const struct nsbox_result *r)
+{
+	return tier_of(r->enforced) == NSBOX_TIER_PROCESS ? nsbox_gaps(r->enforced) : 0;
+}
+
+static int put_tier(struct json_object *reply, const struct nsbox_result *res)
+{
+	uint32_t gaps = result_gaps(res);
+	struct json_object *list;
+
+	if (!res->enforced)
+		return 0;
+	json_put_text(reply, "tier", nsbox_tier_name(tier_of(res->enforced)));
+	if (!gaps)
+		return 0;
+	list = json_object_new_array();
+	for (int i = 0; list && i < NSBOX_GAP_MAX; i++)
+		if (gaps & NSBOX_GAP_BIT(i))
+			json_object_array_add(list, json_object_new_string(nsbox_gap_name(i)));
+	return json_put(reply, "notStopped", list);
+}
+
 static int put_witness(struct json_object *reply, const struct nsbox_result *res)
 {
 	struct json_object *o = json_object_new_object();
@@ -158,6 +190,8 @@ int result_put_held(struct json_object *o, const struct result_json *r)
 {
 	int rc = put_layers(o, r);
 
+	if (rc == 0)
+		rc = put_tier(o, r->result);
 	if (rc == 0)
 		rc = put_witness(o, r->result);
 	return rc == 0 && r->limits ? put_limits(o, r) : rc;

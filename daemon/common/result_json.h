@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the daemon's replies, its receipts and the reports of the command line tool say in the same
- * words: errors, layers with their evidence, witness, limits.
+ * words: errors, layers with their evidence, tier, witness, limits.
  */
 #ifndef DAEMON_RESULT_JSON_H
 #define DAEMON_RESULT_JSON_H
@@ -31,7 +31,10 @@ struct result_json {
 	bool is_python;
 };
 
-/* enforced, notEnforced, witness, limits */
+/* What a run of the tier "process" was not stopped from (gap.h), as bits; of others 0. */
+uint32_t result_gaps(const struct nsbox_result *r);
+
+/* enforced, notEnforced, tier, notStopped, witness, limits */
 int result_put_held(struct json_object *o, const struct result_json *r);
 
 #endif

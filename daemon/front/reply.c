@@ -3,7 +3,7 @@
  * What a client hears of a finished job.
  *
  * One object for all kinds: what the code gave (code, data, msg, streams, outputs), how it ended
- * (cause, exit_code, signal, times, peaks), and what held it (enforced, notEnforced, witness,
+ * (cause, exit_code, signal, times, peaks), and what held it (enforced, notEnforced, tier, witness,
  * limits). A job that was refused before anything ran has `error`, cause "none" or "sandbox", and
  * an HTTP status that is not 200.
  */

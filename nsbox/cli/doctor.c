@@ -2,6 +2,7 @@
 /* `nsbox doctor`: the host probe for people and for programs. */
 #include <fcntl.h>
 #include <json-c/json.h>
+#include <nsbox/gap.h>
 #include <nsbox/host.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +50,12 @@ static uint32_t concerned(const struct nsbox_host *h)
 	return nsbox_host_tier(h) < NSBOX_TIER_NAMESPACE
 		       ? all
 		       : all & ~NSBOX_LAYER_BIT(NSBOX_LAYER_OWN_ID);
+}
+
+/* What a run is not stopped from where there is no more than the tier "process". */
+static uint32_t gaps(const struct nsbox_host *h)
+{
+	return nsbox_host_tier(h) == NSBOX_TIER_PROCESS ? nsbox_gaps(nsbox_host_layers(h)) : 0;
 }
 
 /* The layers that a tier takes and this host lacks. */
@@ -161,6 +168,23 @@ static struct json_object *layers_json(const struct nsbox_host *h)
 	return layers;
 }
 
+static struct json_object *gaps_json(const struct nsbox_host *h)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (int i = 0; i < NSBOX_GAP_MAX; i++) {
+		struct json_object *row;
+
+		if (!(gaps(h) & NSBOX_GAP_BIT(i)))
+			continue;
+		row = json_object_new_object();
+		json_object_object_add(row, "name", json_object_new_string(nsbox_gap_name(i)));
+		json_object_object_add(row, "text", json_object_new_string(nsbox_gap_text(i)));
+		json_object_array_add(list, row);
+	}
+	return list;
+}
+
 /* null on a host that has the highest tier. */
 static struct json_object *next_json(const struct nsbox_host *h)
 {
@@ -223,6 +247,7 @@ static void print_json(const struct nsbox_host *h)
 			       h->plain_tmpfs ? json_object_new_string(plain_tmpfs) : NULL);
 	json_object_object_add(o, "cpus", json_object_new_int(h->cpus));
 	json_object_object_add(o, "layers", layers_json(h));
+	json_object_object_add(o, "notStopped", gaps_json(h));
 	json_object_object_add(o, "next", next_json(h));
 	json_object_object_add(o, "newerKernels", newer_json(h));
 	json_object_object_add(o, "apparmorProfile",
@@ -244,6 +269,16 @@ static void print_layers(const struct nsbox_host *h)
 		if (concerned(h) & NSBOX_LAYER_BIT(i))
 			printf("%-8s  %-16s %s\n", have & NSBOX_LAYER_BIT(i) ? "yes" : "MISSING",
 			       nsbox_layer_name(i), nsbox_layer_text(i));
+}
+
+static void print_gaps(const struct nsbox_host *h)
+{
+	if (gaps(h))
+		printf("\nA run of this tier, where the operator accepts it, is not stopped "
+		       "from\n");
+	for (int i = 0; i < NSBOX_GAP_MAX; i++)
+		if (gaps(h) & NSBOX_GAP_BIT(i))
+			printf("  %-14s %s\n", nsbox_gap_name(i), nsbox_gap_text(i));
 }
 
 static void print_remedies(const struct nsbox_host *h, uint32_t layers, const char *title)
@@ -312,6 +347,7 @@ static void print_text(const struct nsbox_host *h)
 		printf("tmpfs     %s\n", plain_tmpfs);
 	putchar('\n');
 	print_layers(h);
+	print_gaps(h);
 	print_advice(h);
 }
 

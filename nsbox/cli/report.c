@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <json-c/json.h>
+#include <nsbox/gap.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -167,6 +168,17 @@ static void print_denials(struct json_object *list)
 	}
 }
 
+static void print_gaps(uint32_t gaps)
+{
+	if (gaps)
+		fprintf(stderr, "not stopped from");
+	for (int i = 0; i < NSBOX_GAP_MAX; i++)
+		if (gaps & NSBOX_GAP_BIT(i))
+			fprintf(stderr, " %s", nsbox_gap_name(i));
+	if (gaps)
+		fprintf(stderr, "; see nsbox(1), THE TIER PROCESS\n");
+}
+
 void report_print(const struct report *rep)
 {
 	const struct nsbox_result *r = rep->result;
@@ -195,4 +207,5 @@ void report_print(const struct report *rep)
 			nsbox_layer_name(i), nsbox_layer_text(i), ev ? "; tried: " : "",
 			ev ? ev : "");
 	}
+	print_gaps(result_gaps(r));
 }
