@@ -20,6 +20,7 @@
 #include "nsbox/stage.h"
 #include "nsbox/sys.h"
 #include "nsbox/util.h"
+#include "nsbox/weaken.h"
 
 #define FS(x)	LANDLOCK_ACCESS_FS_##x
 #define READ	(FS(READ_FILE) | FS(READ_DIR))
@@ -193,8 +194,11 @@ static const struct {
 int process_add_trees(struct child *c, int ruleset, struct nsbox_error *err)
 {
 	char path[4096];
-	int r = add_binds(c, ruleset, err);
+	int r;
 
+	if (left_out(LANDLOCK_FS))
+		return 0;
+	r = add_binds(c, ruleset, err);
 	for (unsigned i = 0; r == 0 && i < ARRAY_SIZE(machine); i++)
 		r = add_path(c, ruleset, AT_FDCWD, machine[i].path, machine[i].access, true, err);
 	if (r == 0 && c->process->own_ids)
@@ -218,7 +222,8 @@ int process_payload_bind(const struct child *c, struct nsbox_error *err)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != c->parent_pid)
 		return nsbox_fail_at(err, NSBOX_STAGE_CREDENTIALS, NSBOX_E_SETUP, ESRCH,
 				     "end with init");
-	if (c->process->own_ids || !(c->enforced & NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_SCOPES)))
+	if (c->process->own_ids || left_out(LANDLOCK_SCOPES) ||
+	    !(c->enforced & NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_SCOPES)))
 		return 0;
 	ruleset = sys_landlock_create_ruleset(&attr, sizeof(attr), 0);
 	dir = open(c->process->path, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -70,12 +70,13 @@ static int load_manifest(const struct box_options *opt, struct box *b, struct ns
 	return nsbox_manifest_parse(text, strlen(text), &b->manifest, err);
 }
 
-static int make_plan(struct box *b, struct nsbox_error *err)
+static int make_plan(struct box *b, int tier, struct nsbox_error *err)
 {
 	const struct nsbox_resolve_options opt = {
 		.host = &b->host,
 		.skill_dir = BOX_DIR,
 		.as_operator = true,
+		.tier = tier == NSBOX_TIER_PROCESS ? NSBOX_TIER_PROCESS : 0,
 	};
 	auto_close int fd = -1;
 	int r = nsbox_policy_resolve(b->manifest, &opt, &b->policy, err);
@@ -89,6 +90,7 @@ static int make_plan(struct box *b, struct nsbox_error *err)
 	b->ptrace = b->policy->ptrace;
 	b->memfd_exec = b->policy->memfd_exec;
 	b->network = b->policy->network.mode != NETWORK_NONE;
+	b->process = tier == NSBOX_TIER_PROCESS;
 	return 0;
 }
 
@@ -164,12 +166,13 @@ static int make_files(const struct box_options *opt, int probe_fd, struct box *b
 	return r == 0 ? nsbox_files_end(b->files, err) : r;
 }
 
-int box_open(const struct box_options *opt, int probe_fd, struct box *ret, struct nsbox_error *err)
+int box_open(const struct box_options *opt, int tier, int probe_fd, struct box *ret,
+	     struct nsbox_error *err)
 {
 	int r = load_manifest(opt, ret, err);
 
 	if (r == 0)
-		r = make_plan(ret, err);
+		r = make_plan(ret, tier, err);
 	if (r == 0)
 		r = make_small(ret, err);
 	if (r == 0)
@@ -204,6 +207,7 @@ static void run(const struct box *b, const struct probe_row *row, const char *co
 		.layers = layers_of(b, tier),
 		.files_fd = b->files,
 		.observe = true,
+		.process_tier = b->process,
 	};
 	const struct nsbox_exec ex = {
 		.argv = argv,
@@ -237,6 +241,7 @@ static int start_neighbour(const struct box *b, const struct probe_row *row, con
 	const struct nsbox_sandbox_options opt = {
 		.layers = layers_of(b, tier),
 		.files_fd = b->files,
+		.process_tier = b->process,
 	};
 	const struct nsbox_exec ex = { .argv = argv };
 	auto_close int out = -1, said = -1;
@@ -269,8 +274,9 @@ void box_run(const struct box *b, const struct probe_row *row, const struct fact
 	struct nsbox_sandbox *beside = NULL;
 	/* Opened before: a sandbox without a mount namespace of its own changes ours meanwhile. */
 	auto_close int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	char program[300];
-	const char *const more[] = { "inside=1", "unlisted=/.nsbox/witness", NULL };
+	char program[300], unlisted[300];
+	const char *const more[] = { "inside=1", unlisted, b->process ? "tier=process" : NULL,
+				     NULL };
 	auto_free const char **argv = NULL;
 	auto_close int out = -1;
 	ssize_t n;
@@ -278,6 +284,7 @@ void box_run(const struct box *b, const struct probe_row *row, const struct fact
 	*ret = (struct ending){ .status = -1 };
 	nsbox_format(program, sizeof(program), BOX_DIR "/%s%s", row->file ? "extra/" : "",
 		     row->file ? row->name : "nsbox-probe");
+	facts_unlisted(f, b->process, unlisted, sizeof(unlisted));
 	argv = probe_argv(program, row, f, more);
 	if ((row->flags & PF_NEIGHBOUR) && start_neighbour(b, row, f, program, tier, &beside) < 0) {
 		nsbox_sandbox_free(beside);

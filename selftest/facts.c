@@ -43,6 +43,13 @@ const char *facts_get(const struct facts *f, const char *name)
 	return "";
 }
 
+/* Of the host every file is there: one that nobody listed. */
+void facts_unlisted(const struct facts *f, bool process, char *buf, int size)
+{
+	nsbox_format(buf, size, "unlisted=%s",
+		     process ? facts_get(f, "canary") : "/.nsbox/witness");
+}
+
 const char **probe_argv(const char *program, const struct probe_row *row, const struct facts *f,
 			const char *const *more)
 {
@@ -172,6 +179,16 @@ static void add_namespaces(struct facts *f)
 	}
 }
 
+/* The host's root in the mount table, by the number that no other mount has meanwhile. */
+static void add_mount(struct facts *f)
+{
+	auto_close int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	char line[64] = "";
+
+	if (fd >= 0 && read(fd, line, sizeof(line) - 1) > 0)
+		facts_add(f, "mount", "%.*s", (int)strcspn(line, " "), line);
+}
+
 int facts_init(struct facts *f, const struct nsbox_host *host, const char *daemon,
 	       struct nsbox_error *err)
 {
@@ -185,6 +202,7 @@ int facts_init(struct facts *f, const struct nsbox_host *host, const char *daemo
 	if (r < 0)
 		return r;
 	add_namespaces(f);
+	add_mount(f);
 	facts_add(f, "ids", "%s", host->ids_kind == NSBOX_IDS_PRIVILEGED ? "range" : "single");
 	facts_add(f, "owner_uid", "%u", (unsigned)geteuid());
 	facts_add(f, "owner_gid", "%u", (unsigned)getegid());

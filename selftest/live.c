@@ -164,18 +164,22 @@ static void run_job(const char *const *argv, char *answer, size_t size)
 		;
 }
 
-void live_run(const char *socket, const struct probe_row *row, const struct facts *f,
+void live_run(const char *socket, const struct probe_row *row, const struct facts *f, int tier,
 	      struct ending *ret)
 {
-	const char *const more[] = { "inside=1", "unlisted=/.nsbox/witness", NULL };
+	bool process = tier == NSBOX_TIER_PROCESS;
+	char unlisted[300];
+	const char *const more[] = { "inside=1", unlisted, process ? "tier=process" : NULL, NULL };
 	auto_free char *answer = malloc(ANSWER_MAX);
-	auto_free const char **probe = probe_argv("./nsbox-probe", row, f, more);
+	auto_free const char **probe = NULL;
 	const char *argv[FACTS_MAX + 16] = { "nsbox",	 "job",	 "run",	   "--json",
 					     "--socket", socket, "--skill" };
 	char skill[128];
 	int n = 7;
 
 	*ret = (struct ending){ .status = -1, .in_box = true };
+	facts_unlisted(f, process, unlisted, sizeof(unlisted));
+	probe = probe_argv("./nsbox-probe", row, f, more);
 	live_path(f, "", skill, sizeof(skill));
 	argv[n++] = skill;
 	argv[n++] = "--";

@@ -49,15 +49,12 @@ static int set_tier(void *ctx, const char *v)
 {
 	struct options *o = ctx;
 
-	if (!strcmp(v, "process"))
-		return cli_usage(
-			"--tier process: this version makes no sandboxes without namespaces");
-	for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
+	for (int t = NSBOX_TIER_PROCESS; t <= NSBOX_TIER_CGROUP; t++)
 		if (!strcmp(v, nsbox_tier_name(t))) {
 			o->tiers |= 1U << t;
 			return 0;
 		}
-	return cli_usage("--tier takes namespace or cgroup, not '%s'", v);
+	return cli_usage("--tier takes process, namespace or cgroup, not '%s'", v);
 }
 
 static int set_only(void *ctx, const char *v)
@@ -78,7 +75,8 @@ static const struct option_row rows[] = {
 	{ "profile", 'p', "NAME", "test this profile (default: standard)", set_profile },
 	{ "manifest", 'm', "FILE", "test the policy of this skill.json", set_manifest },
 	{ "image", 'i', "NAME", "root of the sandboxes (default: host)", set_image },
-	{ "tier", 't', "TIER", "namespace or cgroup; may be repeated (default: all this host has)",
+	{ "tier", 't', "TIER",
+	  "process, namespace or cgroup; may be repeated (default: all with namespaces)",
 	  set_tier },
 	{ "daemon", 'D', "SOCKET", "have a running daemon make the sandboxes", set_daemon },
 	{ "only", 'o', "ID", "probes whose id begins so; may be repeated", set_only },
@@ -153,6 +151,36 @@ static void free_extra(struct probe_row *list, size_t n)
 	free(list);
 }
 
+/* ------------------------------------------------------------------ plans */
+
+struct boxes {
+	struct box namespaces, process; /* no plan: none of their tiers is tested */
+};
+
+static const struct box *box_of(const struct boxes *b, int tier)
+{
+	return tier == NSBOX_TIER_PROCESS ? &b->process : &b->namespaces;
+}
+
+static int open_boxes(const struct options *o, unsigned tiers, int probe_fd, struct boxes *b,
+		      struct nsbox_error *err)
+{
+	const unsigned process = 1U << NSBOX_TIER_PROCESS;
+	int r = 0;
+
+	if (tiers & ~process)
+		r = box_open(&o->box, NSBOX_TIER_NAMESPACE, probe_fd, &b->namespaces, err);
+	if (r == 0 && (tiers & process))
+		r = box_open(&o->box, NSBOX_TIER_PROCESS, probe_fd, &b->process, err);
+	return r;
+}
+
+static void close_boxes(struct boxes *b)
+{
+	box_close(&b->namespaces);
+	box_close(&b->process);
+}
+
 /* ------------------------------------------------------------------ one row */
 
 /* A probe that does not notice when it succeeds says nothing when it does not. */
@@ -179,10 +207,10 @@ static const char *why_not(const struct options *o, const struct probe_row *row,
 }
 
 static bool applies(const struct options *o, const struct probe_row *row, const struct suite *s,
-		    const struct box *b)
+		    const struct boxes *b)
 {
-	for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
-		if ((s->tiers & (1U << t)) && !why_not(o, row, b, t))
+	for (int t = NSBOX_TIER_PROCESS; t <= NSBOX_TIER_CGROUP; t++)
+		if ((s->tiers & (1U << t)) && !why_not(o, row, box_of(b, t), t))
 			return true;
 	return false;
 }
@@ -200,7 +228,7 @@ static struct verdict try_tier(const struct options *o, const struct probe_row *
 		return v;
 	}
 	if (o->daemon)
-		live_run(o->daemon, row, f, &e);
+		live_run(o->daemon, row, f, tier, &e);
 	else
 		box_run(b, row, f, tier, &e);
 	v = judge_ending(row, &e);
@@ -208,6 +236,8 @@ static struct verdict try_tier(const struct options *o, const struct probe_row *
 		v.kind = V_ESCAPED;
 		nsbox_format(v.text, sizeof(v.text), "a process of the host died of it");
 	}
+	if (tier == NSBOX_TIER_PROCESS && !row->file)
+		process_verdict(row, e.result.enforced, &v);
 	/* An escape is one whatever its control says. */
 	if (v.kind != V_HELD || row->file || control->kind == V_ESCAPED)
 		return v;
@@ -219,22 +249,22 @@ static struct verdict try_tier(const struct options *o, const struct probe_row *
 }
 
 static void try_row(const struct options *o, struct row_result *r, const struct suite *s,
-		    const struct box *b, struct facts *f, int probe_fd)
+		    const struct boxes *b, struct facts *f, int probe_fd)
 {
 	uint64_t start = monotonic_us();
 
 	if (applies(o, r->row, s, b))
 		try_control(r, f, probe_fd);
 	facts_check_decoy(f);
-	for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
+	for (int t = NSBOX_TIER_PROCESS; t <= NSBOX_TIER_CGROUP; t++)
 		if (s->tiers & (1U << t))
-			r->tier[t] = try_tier(o, r->row, b, f, t, &r->control);
+			r->tier[t] = try_tier(o, r->row, box_of(b, t), f, t, &r->control);
 	r->ms = (double)(monotonic_us() - start) / 1000.0;
 }
 
 /* ------------------------------------------------------------------ all of them */
 
-static int run_all(const struct options *o, const struct box *b, struct facts *f, int probe_fd,
+static int run_all(const struct options *o, const struct boxes *b, struct facts *f, int probe_fd,
 		   struct suite *s)
 {
 	bool text = !o->tap && !o->json;
@@ -262,9 +292,15 @@ static int choose_tiers(const struct options *o, const struct nsbox_host *h, uns
 {
 	int top = nsbox_host_tier(h);
 
-	if (top < NSBOX_TIER_NAMESPACE)
+	if (top == NSBOX_TIER_NONE)
 		return nsbox_fail(err, NSBOX_E_UNSUPPORTED, 0,
 				  "this host holds no sandboxes: see `nsbox doctor`");
+	/* As with runs: what holds less is never taken by itself. */
+	if (top == NSBOX_TIER_PROCESS && !o->tiers && !o->daemon)
+		return nsbox_fail(
+			err, NSBOX_E_UNSUPPORTED, 0,
+			"this host reaches the tier 'process' alone, which is tested where "
+			"it is asked for: --tier process; see `nsbox doctor`");
 	*ret = o->tiers	   ? o->tiers
 	       : o->daemon ? 1U << top /* it takes what there is */
 			   : 1U << NSBOX_TIER_NAMESPACE | 1U << top;
@@ -292,28 +328,30 @@ static int selftest(struct options *o, struct suite *s, struct nsbox_error *err)
 {
 	char path[4096];
 	auto_close int probe_fd = -1;
-	struct box b = { .files = -1 };
+	struct boxes b = { { .files = -1 }, { .files = -1 } };
+	const struct box *any;
 	struct facts f = { .n = 0, .decoy = -1, .listeners = { -1, -1, -1 } };
-	int r = nsbox_host_probe(&b.host, err);
+	int r = nsbox_host_probe(&s->host, err);
 
+	b.namespaces.host = b.process.host = s->host;
 	if (r == 0)
-		r = choose_tiers(o, &b.host, &s->tiers, err);
+		r = choose_tiers(o, &s->host, &s->tiers, err);
 	cli_libexec("nsbox-probe", path, sizeof(path));
 	probe_fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (r == 0 && probe_fd < 0)
 		r = nsbox_fail(err, NSBOX_E_IO, errno, "open '%s'", path);
 	if (r == 0)
-		r = box_open(&o->box, probe_fd, &b, err);
+		r = open_boxes(o, s->tiers, probe_fd, &b, err);
 	if (r == 0)
-		r = facts_init(&f, &b.host, o->daemon, err);
-	s->host = b.host;
+		r = facts_init(&f, &s->host, o->daemon, err);
+	any = b.namespaces.plan ? &b.namespaces : &b.process;
 	if (r == 0)
 		facts_add(&f, "files", "%u",
-			  blob_fixed(plan_blob(b.plan), struct plan_fixed)->limits.open_files);
+			  blob_fixed(plan_blob(any->plan), struct plan_fixed)->limits.open_files);
 	if (r == 0 && o->daemon)
 		r = live_prepare(&o->box, &f, probe_fd, err);
 	if (r == 0 && o->mutate)
-		s->unnoticed = mutate_all(&o->box, &b, &f, !o->tap && !o->json);
+		s->unnoticed = mutate_all(&o->box, any, &f, !o->tap && !o->json);
 	else if (r == 0)
 		r = run_all(o, &b, &f, probe_fd, s);
 	if (r == 0)
@@ -321,7 +359,7 @@ static int selftest(struct options *o, struct suite *s, struct nsbox_error *err)
 	if (o->daemon)
 		live_clean(&f);
 	facts_done(&f);
-	box_close(&b);
+	close_boxes(&b);
 	nsbox_sweep();
 	return r;
 }
@@ -355,8 +393,11 @@ int cmd_selftest(int argc, char **argv)
 		return cli_usage("--profile and --manifest exclude each other");
 	if (o.daemon && (o.mutate || o.probe_dir || o.tiers || o.box.image))
 		return cli_usage("--daemon excludes --mutate, --probe-dir, --tier and --image");
-	if (o.mutate && (o.n_only || o.probe_dir || o.tiers || o.box.image))
-		return cli_usage("--mutate chooses probes, tiers and image itself");
+	if (o.mutate && (o.n_only || o.probe_dir || o.box.image))
+		return cli_usage("--mutate chooses probes and image itself");
+	if (o.mutate && o.tiers && o.tiers != 1U << NSBOX_TIER_PROCESS)
+		return cli_usage(
+			"--mutate goes with --tier process, or tries both tiers of namespaces");
 	if (o.list) {
 		report_list(o.json);
 		return 0;

@@ -15,26 +15,35 @@
 #include "nsbox/util.h"
 #include "selftest/selftest.h"
 
+#define NAMESPACES NSBOX_TIER_NAMESPACE
+#define PROCESS	   NSBOX_TIER_PROCESS
+
 /* clang-format off */
 struct mutation mutations[] = {
-	{ NSBOX_LAYER_USER, 0, "A06_ns_user", NULL, false },
-	{ NSBOX_LAYER_MOUNT, LB(USER), "A06_ns_mnt", NULL, false },
-	{ NSBOX_LAYER_PID, 0, "A06_ns_pid", NULL, true },
-	{ NSBOX_LAYER_NET, 0, "G01_loopback", NULL, false },
-	{ NSBOX_LAYER_IPC, 0, "A06_ns_ipc", NULL, false },
-	{ NSBOX_LAYER_UTS, 0, "A06_ns_uts", NULL, false },
-	{ NSBOX_LAYER_CGROUP_NS, 0, "A06_ns_cgroup", NULL, false },
-	{ NSBOX_LAYER_ROOT, 0, "B04_host_file", NULL, false },
-	{ NSBOX_LAYER_OVERLAY, 0, "B25_leftovers", NULL, false },
-	{ NSBOX_LAYER_PROC, 0, "C10_neighbours", NULL, false },
-	{ NSBOX_LAYER_NO_NEW_PRIVS, LB(SECCOMP) | LB(LANDLOCK_FS) | LB(LANDLOCK_SCOPES), "F02_no_new_privs", NULL, true },
-	{ NSBOX_LAYER_CAPABILITIES, 0, "F03_capabilities", NULL, true },
-	{ NSBOX_LAYER_SECCOMP, 0, "D13_mount_family", NULL, true },
-	{ NSBOX_LAYER_LANDLOCK_FS, 0, "E01_unlisted", NULL, true },
-	{ NSBOX_LAYER_LANDLOCK_SCOPES, LB(NET), "E04_abstract", NULL, false },
-	{ NSBOX_LAYER_NFTABLES, LB(NET) | LB(USER), "G04_special", "a virtual link", false },
-	{ NSBOX_LAYER_CGROUP, 0, "H03_pipes", NULL, false },
-	{ NSBOX_LAYER_WITNESS, 0, "W01_witness", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_USER, 0, "A06_ns_user", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_MOUNT, LB(USER), "A06_ns_mnt", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_PID, 0, "A06_ns_pid", NULL, true },
+	{ NAMESPACES, NSBOX_LAYER_NET, 0, "G01_loopback", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_IPC, 0, "A06_ns_ipc", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_UTS, 0, "A06_ns_uts", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_CGROUP_NS, 0, "A06_ns_cgroup", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_ROOT, 0, "B04_host_file", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_OVERLAY, 0, "B25_leftovers", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_PROC, 0, "C10_neighbours", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_NO_NEW_PRIVS, LB(SECCOMP) | LB(LANDLOCK_FS) | LB(LANDLOCK_SCOPES), "F02_no_new_privs", NULL, true },
+	{ NAMESPACES, NSBOX_LAYER_CAPABILITIES, 0, "F03_capabilities", NULL, true },
+	{ NAMESPACES, NSBOX_LAYER_SECCOMP, 0, "D13_mount_family", NULL, true },
+	{ NAMESPACES, NSBOX_LAYER_LANDLOCK_FS, 0, "E01_unlisted", NULL, true },
+	{ NAMESPACES, NSBOX_LAYER_LANDLOCK_SCOPES, LB(NET), "E04_abstract", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_NFTABLES, LB(NET) | LB(USER), "G04_special", "a virtual link", false },
+	{ NAMESPACES, NSBOX_LAYER_CGROUP, 0, "H03_pipes", NULL, false },
+	{ NAMESPACES, NSBOX_LAYER_WITNESS, 0, "W01_witness", NULL, false },
+	/* A mutant is an ordinary user: it cannot have another, and has no capabilities that outlast execve. */
+	{ PROCESS, NSBOX_LAYER_LANDLOCK_FS, 0, "B04_host_file", NULL, true },
+	{ PROCESS, NSBOX_LAYER_LANDLOCK_SCOPES, 0, "E06_signal", NULL, true },
+	{ PROCESS, NSBOX_LAYER_NO_NEW_PRIVS, LB(SECCOMP) | LB(LANDLOCK_FS) | LB(LANDLOCK_SCOPES), "F02_no_new_privs", NULL, true },
+	{ PROCESS, NSBOX_LAYER_SECCOMP, 0, "D13_mount_family", NULL, true },
+	{ PROCESS, NSBOX_LAYER_WITNESS, 0, "W01_witness", NULL, false },
 };
 /* clang-format on */
 const size_t mutations_n = ARRAY_SIZE(mutations);
@@ -84,7 +93,7 @@ static struct mutant start_program(const char *const *argv)
 
 /* A sandbox without these layers, in which a probe runs: several at once, for what they take. */
 static struct mutant start_without(const struct box_options *opt, const struct probe_row *row,
-				   uint32_t layers, bool witness)
+				   uint32_t layers, bool witness, int tier)
 {
 	char path[4096], names[400];
 	const char *argv[12] = { cli_libexec("nsbox-mutant", path, sizeof(path)) };
@@ -97,6 +106,7 @@ static struct mutant start_without(const struct box_options *opt, const struct p
 	argv[n++] = names;
 	argv[n++] = opt->profile ? opt->profile : "";
 	argv[n++] = opt->manifest ? opt->manifest : "";
+	argv[n++] = nsbox_tier_name(tier);
 	argv[n] = NULL;
 	return start_program(argv);
 }
@@ -140,10 +150,10 @@ static void by_mutants(struct mutation *m, const struct box_options *opt,
 	uint32_t bit = NSBOX_LAYER_BIT(m->layer);
 	struct mutant with, without, found = { -1, -1 };
 
-	with = start_without(opt, row, m->others, m->layer == NSBOX_LAYER_WITNESS);
-	without = start_without(opt, row, m->others | bit, false);
+	with = start_without(opt, row, m->others, m->layer == NSBOX_LAYER_WITNESS, m->tier);
+	without = start_without(opt, row, m->others | bit, false, m->tier);
 	if (m->witness)
-		found = start_without(opt, row, bit, true);
+		found = start_without(opt, row, bit, true, m->tier);
 	m->with = end_mutant(&with, row);
 	m->without = end_mutant(&without, row);
 	if (m->witness)
@@ -154,6 +164,8 @@ static const char *why_not(const struct mutation *m, const struct box *b)
 {
 	uint32_t have = nsbox_host_layers(&b->host), need = NSBOX_LAYER_BIT(m->layer) | m->others;
 
+	if (b->process && !(have & LB(USER)))
+		return "a stand-in for a host takes namespaces, which this one has not";
 	if (b->plan &&
 	    blob_fixed(plan_blob(b->plan), struct plan_fixed)->layer[m->layer] == NSBOX_OFF)
 		return "the policy does without it";
@@ -195,6 +207,20 @@ const char *mutation_word(const struct mutation *m)
 	return words[m->kind];
 }
 
+bool mutation_tried(const struct mutation *m)
+{
+	return m->kind != V_NONE;
+}
+
+unsigned mutations_tried(void)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < mutations_n; i++)
+		n += mutation_tried(&mutations[i]);
+	return n;
+}
+
 const char *mutation_probe(const struct mutation *m)
 {
 	return find_row(m->probe)->id;
@@ -221,6 +247,8 @@ unsigned mutate_all(const struct box_options *opt, const struct box *b, const st
 	unsigned unnoticed = 0;
 
 	for (size_t i = 0; i < mutations_n; i++) {
+		if ((mutations[i].tier == NSBOX_TIER_PROCESS) != b->process)
+			continue;
 		try_mutation(&mutations[i], opt, b, f);
 		unnoticed += mutations[i].kind == V_BROKEN;
 		if (text)

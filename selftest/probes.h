@@ -33,6 +33,7 @@ enum probe_flags {
 	PF_RESULT = 1 << 9,	/* judged by the run's result alone, nothing is tried inside */
 	PF_RANGE = 1 << 10,	/* only where ids are a range: with one id, runs share it */
 	PF_NEIGHBOUR = 1 << 11, /* while a second run of the same probe does its worst */
+	PF_PIDS = 1 << 12,	/* ended by the limit of processes: held */
 };
 
 #define LB(x) NSBOX_LAYER_BIT(NSBOX_LAYER_##x)
@@ -88,6 +89,8 @@ enum probe_flags {
 	  LB(SECCOMP) | LB(CAPABILITIES) | LB(LANDLOCK_FS), IN_STANDIN, 0, "EPERM, ENOSYS") \
 	X(C09_own_proc, "C09", "write own id maps, attributes, memory in /proc", LB(PROC), AS_CALLER, 0, "EROFS") \
 	X(C10_neighbours, "C10", "see processes of others in /proc", LB(PROC) | LB(PID), AS_CALLER, 0, "none") \
+	X(C10_links, "C10-links", "read memory, variables, descriptors of a process of the host", \
+	  LB(PID) | LB(PROC) | LB(LANDLOCK_FS), AS_CALLER, 0, "ENOENT, EACCES") \
 	X(C11_sysctl, "C11", "set what the own namespaces are like", LB(PROC), IN_STANDIN, 0, "EROFS") \
 	X(D01_new_calls, "D01", "make calls the filter does not know", LB(SECCOMP), AS_CALLER, 0, \
 	  "ENOSYS for each, so that programs fall back") \
@@ -125,7 +128,8 @@ enum probe_flags {
 	X(G06_ipv6, "G06", "reach the same by IPv6", LB(NET) | LB(NFTABLES), AS_CALLER, PF_NO_NETWORK, "refused at once") \
 	X(G14_options, "G14", "socket options that change routes or sources", LB(CAPABILITIES), IN_STANDIN, 0, "EPERM") \
 	X(G17_daemon, "G17", "submit jobs to the daemon from inside", LB(ROOT), AS_CALLER, 0, "ENOENT") \
-	X(H02_fork_bomb, "H02", "start processes until nothing else runs", 0, IN_STANDIN, PF_SMALL, "EAGAIN at the limit") \
+	X(H02_fork_bomb, "H02", "start processes until nothing else runs", 0, IN_STANDIN, PF_SMALL | PF_PIDS, \
+	  "EAGAIN at the limit; or ended, cause pids") \
 	X(H03_memory, "H03-heap", "take memory beyond the limit", 0, IN_STANDIN, PF_SMALL | PF_MEMORY, "ended, cause memory") \
 	X(H05_memfd, "H05", "take memory where nobody counts: memfd", 0, IN_STANDIN, PF_SMALL | PF_MEMORY, \
 	  "ended, cause memory, and the result is told") \

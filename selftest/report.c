@@ -34,16 +34,16 @@ void report_sum_text(const struct suite *s)
 	unsigned counts[V_MAX];
 
 	if (s->mutated) {
-		printf("\n%zu layers, %u unnoticed\n", mutations_n, s->unnoticed);
+		printf("\n%u layers, %u unnoticed\n", mutations_tried(), s->unnoticed);
 		return;
 	}
 	count_verdicts(s, counts);
 	printf("\n%zu probes, profile %s, tiers", s->n, s->profile);
-	for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
+	for (int t = NSBOX_TIER_PROCESS; t <= NSBOX_TIER_CGROUP; t++)
 		if (s->tiers & (1U << t))
 			printf(" %s", nsbox_tier_name(t));
 	printf(": %u held", counts[V_HELD]);
-	for (int k = V_ESCAPED; k < V_MAX; k++)
+	for (int k = V_DECLARED; k < V_MAX; k++)
 		if (counts[k])
 			printf(", %u %s", counts[k], verdict_name(k));
 	putchar('\n');
@@ -53,14 +53,18 @@ void report_sum_text(const struct suite *s)
 
 static void mutations_tap(void)
 {
+	unsigned n = 0;
+
 	for (size_t i = 0; i < mutations_n; i++) {
 		const struct mutation *m = &mutations[i];
 
-		printf("%s %zu - without %s: %s%s%s\n", m->kind == V_BROKEN ? "not ok" : "ok",
-		       i + 1, nsbox_layer_name(m->layer), mutation_probe(m),
+		if (!mutation_tried(m))
+			continue;
+		printf("%s %u - without %s: %s%s%s\n", m->kind == V_BROKEN ? "not ok" : "ok", ++n,
+		       nsbox_layer_name(m->layer), mutation_probe(m),
 		       m->kind == V_NA ? " # SKIP " : "", m->kind == V_NA ? m->without.text : "");
 	}
-	printf("1..%zu\n", mutations_n);
+	printf("1..%u\n", n);
 }
 
 void report_tap(const struct suite *s)
@@ -72,11 +76,13 @@ void report_tap(const struct suite *s)
 	for (size_t i = 0; i < s->n; i++) {
 		const struct row_result *r = &s->rows[i];
 		const struct verdict *v = main_verdict(r);
-		bool good = v->kind == V_HELD || v->kind == V_NA;
+		bool good = v->kind == V_HELD || v->kind == V_NA || v->kind == V_DECLARED;
 
 		printf("%s %zu - %s %s%s%s\n", good ? "ok" : "not ok", i + 1, r->row->id,
 		       r->row->attack, v->kind == V_NA ? " # SKIP " : "",
 		       v->kind == V_NA ? v->text : "");
+		if (v->kind == V_DECLARED)
+			printf("# declared, %s: %s\n", v->layer, v->text);
 		if (!good)
 			printf("# %s: %s\n", verdict_name(v->kind), v->text);
 	}
@@ -116,7 +122,8 @@ static struct json_object *verdict_json(const struct verdict *v)
 	struct json_object *o = json_object_new_object();
 
 	json_object_object_add(o, "verdict", str(verdict_name(v->kind)));
-	json_object_object_add(o, "by", v->layer[0] ? str(v->layer) : NULL);
+	json_object_object_add(o, v->kind == V_DECLARED ? "notStopped" : "by",
+			       v->layer[0] ? str(v->layer) : NULL);
 	json_object_object_add(o, "text", str(v->text));
 	return o;
 }
@@ -126,7 +133,7 @@ static struct json_object *result_json(const struct suite *s, const struct row_r
 	struct json_object *o = row_json(r->row), *tiers = json_object_new_object();
 
 	json_object_object_add(o, "verdict", str(verdict_name(worst(r))));
-	for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
+	for (int t = NSBOX_TIER_PROCESS; t <= NSBOX_TIER_CGROUP; t++)
 		if (s->tiers & (1U << t))
 			json_object_object_add(tiers, nsbox_tier_name(t),
 					       verdict_json(&r->tier[t]));
@@ -142,8 +149,11 @@ static struct json_object *mutations_json(void)
 
 	for (size_t i = 0; i < mutations_n; i++) {
 		const struct mutation *m = &mutations[i];
-		struct json_object *o = json_object_new_object();
+		struct json_object *o;
 
+		if (!mutation_tried(m))
+			continue;
+		o = json_object_new_object();
 		json_object_object_add(o, "layer", str(nsbox_layer_name(m->layer)));
 		json_object_object_add(o, "leftOutToo", layers_json(m->others));
 		json_object_object_add(o, "probe", str(mutation_probe(m)));

@@ -26,7 +26,8 @@ static const char head[] =
 	"vertical-align: top }\n"
 	"td.id { white-space: nowrap; font-family: ui-monospace, monospace }\n"
 	".held { color: var(--held) } .ESCAPED { color: var(--bad); font-weight: 700 }\n"
-	".broken { color: var(--warn); font-weight: 700 } .na { color: var(--na) }\n"
+	".broken { color: var(--warn); font-weight: 700 } .declared { color: var(--warn) } .na { "
+	"color: var(--na) }\n"
 	".sum { font-size: 1.1rem } .dim { color: var(--na) }\n"
 	"details { border-bottom: 1px solid var(--line); padding: .35rem 0 }\n"
 	"summary { cursor: pointer } dl { display: grid; grid-template-columns: 8rem 1fr; "
@@ -78,7 +79,7 @@ static void put_head(FILE *to, const struct suite *s)
 			fprintf(to, "<span class=\"%s\">%u %s</span> ", class_of(k), counts[k],
 				verdict_name(k));
 	if (s->mutated)
-		fprintf(to, "%zu layers left out in turn, %u unnoticed</p>\n", mutations_n,
+		fprintf(to, "%u layers left out in turn, %u unnoticed</p>\n", mutations_tried(),
 			s->unnoticed);
 	else
 		fprintf(to, "of %zu probes</p>\n", s->n);
@@ -122,6 +123,8 @@ static void put_mutations(FILE *to)
 	for (size_t i = 0; i < mutations_n; i++) {
 		const struct mutation *m = &mutations[i];
 
+		if (!mutation_tried(m))
+			continue;
 		fprintf(to, "<tr><td class=\"id\">%s<td class=\"%s\">%s<td class=\"id\">%s<td>",
 			nsbox_layer_name(m->layer), class_of(m->kind), mutation_word(m),
 			mutation_probe(m));
@@ -136,7 +139,7 @@ static void put_mutations(FILE *to)
 static void put_matrix(FILE *to, const struct suite *s)
 {
 	fputs("<h2>Probes and tiers</h2>\n<table>\n<tr><th>probe<th>attack", to);
-	for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
+	for (int t = NSBOX_TIER_PROCESS; t <= NSBOX_TIER_CGROUP; t++)
 		if (s->tiers & (1U << t))
 			fprintf(to, "<th>%s", nsbox_tier_name(t));
 	fputc('\n', to);
@@ -147,7 +150,7 @@ static void put_matrix(FILE *to, const struct suite *s)
 		put_text(to, r->row->id);
 		fputs("<td>", to);
 		put_text(to, r->row->attack);
-		for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
+		for (int t = NSBOX_TIER_PROCESS; t <= NSBOX_TIER_CGROUP; t++)
 			if (s->tiers & (1U << t))
 				put_verdict(to, "td", r->tier[t].kind);
 		fputc('\n', to);
@@ -160,7 +163,7 @@ static void put_item(FILE *to, const char *name, const struct verdict *v)
 	fprintf(to, "<dt>%s</dt><dd>", name);
 	put_verdict(to, "span", v->kind);
 	if (v->layer[0])
-		fprintf(to, " by %s", v->layer);
+		fprintf(to, v->kind == V_DECLARED ? " (not stopped: %s)" : " by %s", v->layer);
 	fputs(": ", to);
 	put_text(to, v->text);
 	fputs("</dd>", to);
@@ -184,7 +187,7 @@ static void put_details(FILE *to, const struct suite *s)
 		fputs("</summary><dl><dt>expected</dt><dd>", to);
 		put_text(to, r->row->expected);
 		fputs("</dd>", to);
-		for (int t = NSBOX_TIER_NAMESPACE; t <= NSBOX_TIER_CGROUP; t++)
+		for (int t = NSBOX_TIER_PROCESS; t <= NSBOX_TIER_CGROUP; t++)
 			if (s->tiers & (1U << t))
 				put_item(to, nsbox_tier_name(t), &r->tier[t]);
 		if (r->control.kind)

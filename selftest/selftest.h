@@ -8,6 +8,7 @@
  *   box.c       plans, and one probe in one sandbox
  *   live.c      one probe as a job of a running daemon
  *   suite.c     all probes and tiers; a verdict of what was said, shown, caused
+ *   process.c   what is different in the tier "process"
  *   mutate.c    each layer left out in turn, by the program nsbox-mutant (mutant/)
  *   catalogue.c every attack of the catalogue, and where it is tried
  *   report*.c   text, TAP, JSON, HTML
@@ -36,12 +37,13 @@ struct probe_row {
 extern const struct probe_row probe_rows[];
 extern const size_t probe_n_rows;
 
-enum verdict_kind { V_NONE, V_HELD, V_ESCAPED, V_NA, V_BROKEN, V_MAX };
+/* V_DECLARED: done, and not promised: of the tier "process" alone. */
+enum verdict_kind { V_NONE, V_HELD, V_DECLARED, V_ESCAPED, V_NA, V_BROKEN, V_MAX };
 const char *verdict_name(int kind);
 
 struct verdict {
 	int kind;
-	char layer[20]; /* by which it was held */
+	char layer[20]; /* by which it was held; of V_DECLARED the name of the gap */
 	char text[300];
 };
 
@@ -74,6 +76,9 @@ const char *facts_get(const struct facts *f, const char *name);
 /* A new decoy where the last has died; true where it had. */
 bool facts_check_decoy(struct facts *f);
 
+/* A file that only Landlock keeps from a run, as a fact. */
+void facts_unlisted(const struct facts *f, bool process, char *buf, int size);
+
 /* argv for a probe: NAME, then facts and `more` (NULL-terminated); free() the array. */
 const char **probe_argv(const char *program, const struct probe_row *row, const struct facts *f,
 			const char *const *more);
@@ -86,7 +91,7 @@ void control_run(const struct probe_row *row, const struct facts *f, int probe_f
 
 /* ------------------------------------------------------------------ sandboxes */
 
-/* What plans a selftest has, all from one manifest. */
+/* What plans a selftest has of a tier, all from one manifest: those of namespaces differ in layers alone. */
 struct box {
 	struct nsbox_host host;
 	struct nsbox_manifest *manifest;
@@ -94,14 +99,15 @@ struct box {
 	struct nsbox_plan *plan, *small; /* small: with limits that are soon met */
 	struct nsbox_root *root;
 	int files; /* memfd: the file stream that brings the probes in */
-	bool ptrace, memfd_exec, network;
+	bool ptrace, memfd_exec, network, process;
 };
 struct box_options {
 	const char *manifest, *profile, *image;
 	const struct probe_row *extra; /* of --probe-dir */
 	size_t n_extra;
 };
-int box_open(const struct box_options *opt, int probe_fd, struct box *ret, struct nsbox_error *err);
+int box_open(const struct box_options *opt, int tier, int probe_fd, struct box *ret,
+	     struct nsbox_error *err);
 void box_close(struct box *b);
 void box_run(const struct box *b, const struct probe_row *row, const struct facts *f, int tier,
 	     struct ending *ret);
@@ -118,15 +124,17 @@ void box_run(const struct box *b, const struct probe_row *row, const struct fact
 int live_prepare(const struct box_options *opt, const struct facts *f, int probe_fd,
 		 struct nsbox_error *err);
 void live_clean(const struct facts *f);
-void live_run(const char *socket, const struct probe_row *row, const struct facts *f,
+void live_run(const char *socket, const struct probe_row *row, const struct facts *f, int tier,
 	      struct ending *ret);
 
 /* ------------------------------------------------------------------ the suite */
 
+#define TIERS (NSBOX_TIER_CGROUP + 1)
+
 struct row_result {
 	const struct probe_row *row;
 	struct verdict control;
-	struct verdict tier[NSBOX_TIER_CGROUP + 1];
+	struct verdict tier[TIERS];
 	double ms;
 };
 
@@ -144,16 +152,19 @@ struct suite {
 struct verdict judge_ending(const struct probe_row *row, const struct ending *e);
 /* Why a row says nothing of this policy, or NULL. */
 const char *not_applicable(const struct probe_row *row, const struct box *b, int tier);
+/* In the tier "process", of a run that these layers held: what it reached is an escape, or declared. */
+void process_verdict(const struct probe_row *row, uint32_t enforced, struct verdict *v);
 int worst(const struct row_result *r); /* enum verdict_kind */
 void count_verdicts(const struct suite *s, unsigned counts[V_MAX]);
 
 /* ------------------------------------------------------------------ mutation */
 
 /*
- * A layer, the probe that has to notice its absence, and the other layers that would refuse the same:
+ * A layer of a tier, the probe that has to notice its absence, and the other layers that would refuse the same:
  * with those left out the layer alone has to hold, and with itself left out as well nothing.
  */
 struct mutation {
+	int tier; /* that of namespaces stands for both of theirs */
 	int layer;
 	uint32_t others;
 	const char *probe;
@@ -165,6 +176,8 @@ struct mutation {
 };
 extern struct mutation mutations[];
 extern const size_t mutations_n;
+bool mutation_tried(const struct mutation *m); /* else it is another tier's */
+unsigned mutations_tried(void);
 const char *mutation_word(const struct mutation *m);
 const char *mutation_probe(const struct mutation *m); /* its id */
 /* Try all; progress as text where asked for. Returns how many went unnoticed. */

@@ -15,8 +15,8 @@ const struct probe_row probe_rows[] = {
 const size_t probe_n_rows = ARRAY_SIZE(probe_rows);
 
 static const char *const names[V_MAX] = {
-	[V_NONE] = "not tried", [V_HELD] = "held",     [V_ESCAPED] = "ESCAPED",
-	[V_NA] = "n/a",		[V_BROKEN] = "broken",
+	[V_NONE] = "not tried",	 [V_HELD] = "held", [V_DECLARED] = "declared",
+	[V_ESCAPED] = "ESCAPED", [V_NA] = "n/a",    [V_BROKEN] = "broken",
 };
 
 const char *verdict_name(int kind)
@@ -137,6 +137,8 @@ struct verdict judge_ending(const struct probe_row *row, const struct ending *e)
 	if ((row->flags & PF_MEMORY) && cause == NSBOX_CAUSE_MEMORY)
 		return held_by_end(e->result.cgroup_kind ? "cgroupLimits" : "limits",
 				   "ended by the memory limit");
+	if ((row->flags & PF_PIDS) && cause == NSBOX_CAUSE_PIDS)
+		return held_by_end("limits", "ended by the limit of processes");
 	if ((row->flags & PF_WALL_TIME) && cause == NSBOX_CAUSE_WALL_TIME)
 		return held_by_end("limits", "ended by the time limit");
 	nsbox_format(v.text, sizeof(v.text), "%s", e->why[0] ? e->why : "it could not be run");
@@ -164,6 +166,8 @@ const char *not_applicable(const struct probe_row *row, const struct box *b, int
 	for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
 		if ((row->flags & rules[i].flag) && rules[i].out)
 			return rules[i].why;
+	if (tier == NSBOX_TIER_PROCESS)
+		return NULL; /* tried all the same: process.c */
 	/* All of its walls are missing, and the policy goes without them. */
 	for (int i = 0; row->walls && i < NSBOX_LAYER_MAX; i++)
 		if ((row->walls & NSBOX_LAYER_BIT(i)) && (have & NSBOX_LAYER_BIT(i)) &&
@@ -175,7 +179,7 @@ const char *not_applicable(const struct probe_row *row, const struct box *b, int
 
 int worst(const struct row_result *r)
 {
-	static const int order[] = { V_ESCAPED, V_BROKEN, V_HELD, V_NA };
+	static const int order[] = { V_ESCAPED, V_BROKEN, V_DECLARED, V_HELD, V_NA };
 
 	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
 		for (size_t t = 0; t < ARRAY_SIZE(r->tier); t++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nsbox-mutant PROBE LAYERS PROFILE MANIFEST: run one probe in a sandbox without some layers.
+ * nsbox-mutant PROBE LAYERS PROFILE MANIFEST TIER: run one probe in a sandbox without some layers.
  *
  * It is linked with a build of nsbox/ that can leave layers out (nsbox/weaken.h), and runs nothing but
  * nsbox-probe. A sandbox without a namespace of its own would share it with the host, so a stand-in is
@@ -40,6 +40,7 @@ struct job {
 	const struct probe_row *row;
 	struct box_options box;
 	int probe_fd, out;
+	int tier;
 	bool has_link;
 };
 
@@ -156,7 +157,7 @@ static int run(struct job *j, struct ending *ret, struct nsbox_error *err)
 	int r = nsbox_host_probe(&b.host, err);
 
 	if (r == 0)
-		r = box_open(&j->box, j->probe_fd, &b, err);
+		r = box_open(&j->box, j->tier, j->probe_fd, &b, err);
 	if (r == 0)
 		r = facts_init(&f, &b.host, NULL, err);
 	if (r < 0)
@@ -165,7 +166,7 @@ static int run(struct job *j, struct ending *ret, struct nsbox_error *err)
 		facts_add(&f, "filter", "1");
 	use_capabilities(j, true);
 	/* Nothing is taken down: all of it goes with the stand-in. */
-	box_run(&b, j->row, &f, NSBOX_TIER_NAMESPACE, ret);
+	box_run(&b, j->row, &f, j->tier, ret);
 	return 0;
 }
 
@@ -298,8 +299,8 @@ int main(int argc, char **argv)
 {
 	struct job j = { .out = 1, .probe_fd = open_probe() };
 
-	if (argc != 5 || parse_layers(argv[2], &weaken_layers) < 0) {
-		fprintf(stderr, "Usage: nsbox-mutant PROBE LAYERS PROFILE MANIFEST\n"
+	if (argc != 6 || parse_layers(argv[2], &weaken_layers) < 0) {
+		fprintf(stderr, "Usage: nsbox-mutant PROBE LAYERS PROFILE MANIFEST TIER\n"
 				"(a part of `nsbox selftest --mutate`)\n");
 		return 125;
 	}
@@ -308,6 +309,8 @@ int main(int argc, char **argv)
 			j.row = &probe_rows[i];
 	j.box.profile = argv[3][0] ? argv[3] : NULL;
 	j.box.manifest = argv[4][0] ? argv[4] : NULL;
+	j.tier = strcmp(argv[5], nsbox_tier_name(NSBOX_TIER_PROCESS)) ? NSBOX_TIER_NAMESPACE
+								      : NSBOX_TIER_PROCESS;
 	if (!j.row || j.probe_fd < 0) {
 		fprintf(stderr, "nsbox-mutant: no probe '%s'\n", argv[1]);
 		return 125;

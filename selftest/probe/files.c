@@ -39,7 +39,7 @@ void probe_B04_host_file(const struct probe *p)
 
 void probe_B07_chroot(const struct probe *p)
 {
-	const char *dir = "/tmp/.nsbox-probe-root";
+	const char *dir = place("/tmp/.nsbox-probe-root");
 	int top = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	mkdir(dir, 0755);
@@ -82,13 +82,14 @@ void probe_B13_setuid_file(const struct probe *p)
 	int writable = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		const char *dir = place(places[i]);
 		struct statvfs fs;
 
-		if (access(places[i], W_OK) < 0 || statvfs(places[i], &fs) < 0)
+		if (access(dir, W_OK) < 0 || statvfs(dir, &fs) < 0)
 			continue;
 		writable++;
 		if (!(fs.f_flag & ST_NOSUID))
-			escaped("set-user-id programs work in '%s'", places[i]);
+			escaped("set-user-id programs work in '%s'", dir);
 	}
 	if (!writable)
 		skip("nothing can be written");
@@ -97,7 +98,7 @@ void probe_B13_setuid_file(const struct probe *p)
 
 void probe_B22_whiteout(const struct probe *p)
 {
-	const char *path = "/tmp/.nsbox-probe-node";
+	const char *path = place("/tmp/.nsbox-probe-node");
 	int fd;
 
 	unlink(path);
@@ -115,21 +116,22 @@ void probe_B22_whiteout(const struct probe *p)
 
 void probe_B23_overlay(const struct probe *p)
 {
-	static const char *const dirs[] = { "/tmp/.l", "/tmp/.u", "/tmp/.w", "/tmp/.m" };
+	static const char *const dirs[] = { "l", "u", "w", "m" };
 
 	if (open("/dev/fuse", O_RDWR | O_CLOEXEC) >= 0)
 		escaped("/dev/fuse can be opened");
+	if (chdir(place("/tmp")) < 0)
+		skip("/tmp: %s", errname(errno));
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
 		mkdir(dirs[i], 0755);
 	JUDGE("seccomp", "mount an overlay",
-	      mount("overlay", "/tmp/.m", "overlay", 0,
-		    "lowerdir=/tmp/.l,upperdir=/tmp/.u,workdir=/tmp/.w,userxattr"),
+	      mount("overlay", "m", "overlay", 0, "lowerdir=l,upperdir=u,workdir=w,userxattr"),
 	      EPERM, ENOSYS);
 }
 
 void probe_B24_immutable(const struct probe *p)
 {
-	int fd = open("/tmp/.nsbox-probe-flags", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int fd = open(place("/tmp/.nsbox-probe-flags"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	int flags = FS_NODUMP_FL; /* the call is the same, and this flag is anyone's */
 
 	if (fd < 0)
@@ -142,10 +144,12 @@ void probe_B25_leftovers(const struct probe *p)
 	int made = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		char path[128];
+		char path[4096 + 32];
 		int fd;
 
-		snprintf(path, sizeof(path), "%s/.nsbox-probe-left", places[i]);
+		/* /dev/shm is the host's everywhere. */
+		snprintf(path, sizeof(path), "%s/.nsbox-probe-left",
+			 strcmp(places[i], "/dev/shm") ? place(places[i]) : places[i]);
 		if (access(path, F_OK) == 0)
 			escaped("'%s' is there, of an earlier run", path);
 		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -160,12 +164,14 @@ void probe_B25_leftovers(const struct probe *p)
 void probe_B25_mount_table(const struct probe *p)
 {
 	static char table[1 << 16];
-	const char *dir = fact(p, "dir"), *home = fact_or(p, "state", dir);
+	const char *dir = fact(p, "dir"), *mount = fact(p, "mount");
 
 	if (slurp("/proc/self/mountinfo", table, sizeof(table)) <= 0)
 		skip("mountinfo: %s", errname(errno));
-	if (strstr(table, dir) || strstr(table, home))
+	if (strstr(table, dir))
 		escaped("the mount table names a directory of the owner's");
+	if (!p->control && !strncmp(table, mount, strlen(mount)) && table[strlen(mount)] == ' ')
+		escaped("the mount table is the host's");
 	held("root", "the mount table names no directory of the owner's");
 }
 
@@ -178,14 +184,27 @@ void probe_E01_unlisted(const struct probe *p)
 	JUDGE("landlockFs", "a file outside the rules", open(path, O_RDONLY | O_CLOEXEC), EACCES);
 }
 
+/* By the mount; where there is none, by who the owner is, of whom the caller's own files show it. */
+static bool refused_attribute(const struct probe *p)
+{
+	return errno == EROFS || (in_process_tier(p) && (errno == EPERM || errno == EACCES));
+}
+
 void probe_E05_attributes(const struct probe *p)
 {
+	int r;
+
 	if (chmod("/usr", 0755) == 0)
 		escaped("the mode of /usr can be set");
-	if (errno != EROFS)
+	if (!refused_attribute(p))
 		escaped("chmod of /usr: %s", errname(errno));
-	if (setxattr("/usr", "user.nsbox", "x", 1, 0) == 0 || errno != EROFS)
+	if (setxattr("/usr", "user.nsbox", "x", 1, 0) == 0 || !refused_attribute(p))
 		escaped("an attribute of /usr: %s", errname(errno));
-	JUDGE("root", "mode, attributes, times of /usr", utimensat(AT_FDCWD, "/usr", NULL, 0),
-	      EROFS);
+	if (utimensat(AT_FDCWD, "/usr", NULL, 0) == 0 || !refused_attribute(p))
+		escaped("times of /usr: %s", errname(errno));
+	errno = 0;
+	r = chmod(fact(p, "canary"), 0644);
+	judge(errno == ENOENT ? "root" : "ownId",
+	      "mode, attributes, times of /usr, mode of a file of the caller's", r,
+	      (const int[]){ ENOENT, EPERM, EACCES, 0 });
 }

@@ -87,11 +87,28 @@ static bool is_known_node(const char *name)
 	return *name == '.';
 }
 
+/* Where /dev is the host's, and cannot be listed. */
+static void try_nodes(void)
+{
+	static const char *const nodes[] = { "/dev/mem",	  "/dev/kmsg", "/dev/kvm",
+					     "/dev/fuse",	  "/dev/ptmx", "/dev/net/tun",
+					     "/dev/loop-control", "/dev/vda",  "/dev/sda",
+					     "/dev/nvme0n1" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
+		if (open(nodes[i], O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) >= 0)
+			escaped("%s can be opened", nodes[i]);
+	held("landlockFs", "/dev cannot be listed, and none of %zu nodes be opened",
+	     ARRAY_SIZE(nodes));
+}
+
 void probe_C07_devices(const struct probe *p)
 {
 	DIR *dir = opendir("/dev");
 	struct dirent *e;
 
+	if (!dir && errno == EACCES)
+		try_nodes();
 	if (!dir)
 		skip("/dev: %s", errname(errno));
 	while ((e = readdir(dir)))
@@ -109,8 +126,11 @@ void probe_C07_terminals(const struct probe *p)
 	if (stat("/dev/pts", &st) < 0)
 		skip("/dev/pts: %s", errname(errno));
 	snprintf(own, sizeof(own), "%lu", (unsigned long)st.st_dev);
-	if (!strcmp(own, fact(p, "devpts")))
-		escaped("/dev/pts is the host's");
+	if (!strcmp(own, fact(p, "devpts"))) {
+		if (opendir("/dev/pts") || open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC) >= 0)
+			escaped("/dev/pts is the host's");
+		judge("landlockFs", "/dev/pts, /dev/ptmx", -1, (const int[]){ EACCES, 0 });
+	}
 	if (open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC) < 0)
 		skip("/dev/ptmx: %s", errname(errno));
 	held("root", "/dev/pts is another one");
@@ -118,12 +138,13 @@ void probe_C07_terminals(const struct probe *p)
 
 void probe_C08_new_proc(const struct probe *p)
 {
-	mkdir("/tmp/.p", 0755);
+	mkdir(place("/tmp/.p"), 0755);
 	if (syscall(SYS_fsopen, "proc", 0) >= 0)
 		escaped("fsopen: done");
 	if (errno != EPERM && errno != ENOSYS)
 		escaped("fsopen: %s", errname(errno));
-	JUDGE("seccomp", "mount of proc", mount("proc", "/tmp/.p", "proc", 0, NULL), EPERM, ENOSYS);
+	JUDGE("seccomp", "mount of proc", mount("proc", place("/tmp/.p"), "proc", 0, NULL), EPERM,
+	      ENOSYS);
 }
 
 void probe_C09_own_proc(const struct probe *p)
@@ -157,6 +178,23 @@ void probe_C10_neighbours(const struct probe *p)
 	if (n)
 		escaped("%d processes of others are seen", n);
 	held("proc", "no process but init and this one is seen");
+}
+
+/* What is behind them, seen or not. */
+void probe_C10_links(const struct probe *p)
+{
+	static const char *const names[] = { "mem", "environ", "fd/0", "root/.", "cwd/.", "exe" };
+	char path[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "/proc/%ld/%s", fact_number(p, "decoy"), names[i]);
+		if (open(path, O_RDONLY | O_CLOEXEC) >= 0)
+			escaped("%s can be opened", path);
+		if (errno != ENOENT && errno != EACCES && errno != EPERM)
+			escaped("%s: %s", path, errname(errno));
+	}
+	held(errno == ENOENT ? "pid" : "landlockFs", "%zu files of a process of the host: %s",
+	     ARRAY_SIZE(names), errname(errno));
 }
 
 void probe_C11_sysctl(const struct probe *p)

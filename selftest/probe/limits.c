@@ -146,7 +146,7 @@ void probe_H03_pipes(const struct probe *p)
 void probe_H06_disk(const struct probe *p)
 {
 	static char block[1 << 20];
-	const char *path = "/tmp/.nsbox-probe-fill";
+	const char *path = place("/tmp/.nsbox-probe-fill");
 	size_t limit = (size_t)fact_number(p, "disk") * 2, done = 0;
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	long n = 0;

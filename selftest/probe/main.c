@@ -132,6 +132,27 @@ void judge_calls(const char *layer, const struct raw_call *calls, size_t n, cons
 	held(layer, "%zu calls, each refused", n);
 }
 
+/* ------------------------------------------------------------------ the tier "process" */
+
+bool in_process_tier(const struct probe *p)
+{
+	return !strcmp(fact_or(p, "tier", ""), "process");
+}
+
+const char *place(const char *path)
+{
+	static char real[4096];
+	const char *root = getenv("NSBOX_ROOT");
+
+	snprintf(real, sizeof(real), "%s%s", root && *path == '/' ? root : "", path);
+	return real;
+}
+
+int init_of(const struct probe *p)
+{
+	return in_process_tier(p) ? getppid() : 1;
+}
+
 /* ------------------------------------------------------------------ helpers */
 
 long slurp(const char *path, char *buf, size_t size)

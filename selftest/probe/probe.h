@@ -37,6 +37,12 @@ void escaped(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)
 void skip(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 const char *errname(int errnum);
 
+/* The tier "process" has neither a root nor pids of its own: where /tmp and the other places of a run are
+ * (the buffer is of the next call, too), and who init is. */
+bool in_process_tier(const struct probe *p);
+const char *place(const char *path);
+int init_of(const struct probe *p);
+
 /* One act: what it is called, and the result of the system call (negative: errno is looked at). */
 #define REFUSALS_MAX 8
 /* Held where errno is one of the list, escaped where it is not. `done` is what the call returned. */

@@ -25,6 +25,15 @@ static void nap(int ms)
 	nanosleep(&t, NULL);
 }
 
+/* A file of a process in /proc. */
+static int open_of(int pid, const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 /* ------------------------------------------------------------------ ids */
 
 static void check_map(const struct probe *p, const char *file, const char *name, bool range)
@@ -118,13 +127,12 @@ void probe_A06_ns_pid(const struct probe *p)
 
 void probe_A06_setns(const struct probe *p)
 {
-	static const char *const files[] = { "/proc/1/ns/net", "/proc/1/ns/mnt",
-					     "/proc/1/ns/user" };
+	static const char *const files[] = { "ns/net", "ns/mnt", "ns/user" };
 	int fd, pidfd;
 
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
-		if (!p->control && open(files[i], O_RDONLY | O_CLOEXEC) >= 0)
-			escaped("%s can be opened", files[i]);
+		if (!p->control && open_of(init_of(p), files[i]) >= 0)
+			escaped("%s of init can be opened", files[i]);
 	fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	if (fd >= 0 && setns(fd, CLONE_NEWNET) == 0)
 		escaped("setns: done");
@@ -143,7 +151,11 @@ void probe_A09_kill_all(const struct probe *p)
 	pid_t decoy = (pid_t)fact_number(p, "decoy");
 
 	kill(decoy, SIGKILL);
-	if (!p->control && *fact(p, "inside")) { /* never where there is more than a sandbox */
+	/* Among pids of the host's nobody else is aimed at, and init is only asked for. */
+	if (in_process_tier(p) && kill(init_of(p), 0) == 0)
+		escaped("init can be signalled");
+	if (!p->control && !in_process_tier(p) &&
+	    *fact(p, "inside")) { /* never where there is more than a sandbox */
 		kill(1, SIGKILL);
 		kill(-1, SIGKILL); /* all but init and ourselves */
 	}
@@ -225,28 +237,28 @@ void probe_A13_zombies(const struct probe *p)
 		nap(20);
 	if (n > MANY)
 		escaped("%d of %d dead orphans are left", n, ORPHANS);
-	held("pid", "init reaps orphans: %d of %d are left", n, ORPHANS);
+	held(in_process_tier(p) ? "setup" : "pid", "init reaps orphans: %d of %d are left", n,
+	     ORPHANS);
 }
 
 void probe_A15_init(const struct probe *p)
 {
-	static const char *const files[] = { "/proc/1/mem", "/proc/1/environ", "/proc/1/fd/0",
-					     "/proc/1/root/.", "/proc/1/cwd/." };
+	static const char *const files[] = { "mem", "environ", "fd/0", "root/.", "cwd/." };
+	int init = init_of(p);
 	char byte;
 	struct iovec own = { &byte, 1 }, far = { &byte, 1 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
-		if (open(files[i], O_RDONLY | O_CLOEXEC) >= 0)
-			escaped("%s can be opened", files[i]);
-	if (syscall(SYS_ptrace, PTRACE_SEIZE, 1, NULL, NULL) == 0)
+		if (open_of(init, files[i]) >= 0)
+			escaped("%s of init can be opened", files[i]);
+	if (syscall(SYS_ptrace, PTRACE_SEIZE, init, NULL, NULL) == 0)
 		escaped("init can be traced");
-	if (syscall(SYS_process_vm_readv, 1, &own, 1, &far, 1, 0) >= 0)
+	if (syscall(SYS_process_vm_readv, init, &own, 1, &far, 1, 0) >= 0)
 		escaped("init's memory can be read");
 	held("user", "%zu files of init, ptrace and process_vm_readv: refused", ARRAY_SIZE(files));
 }
 
 void probe_B21_init_exe(const struct probe *p)
 {
-	JUDGE("user", "/proc/1/exe", open("/proc/1/exe", O_RDONLY | O_CLOEXEC), EACCES, EPERM,
-	      ENOENT);
+	JUDGE("user", "the program of init", open_of(init_of(p), "exe"), EACCES, EPERM, ENOENT);
 }

@@ -101,6 +101,35 @@ def test_image(t):
     t.equal(status, 0, "exit status")
 
 
+# What the tier "process" does not promise, by the probes that show it. With a user of its own a run changes no
+# attributes of the caller's files, and has none of its groups.
+DECLARED = {"A02": "host", "A06-user": "host", "A06-mount": "host", "A06-net": "host", "A06-ipc": "host", "A06-uts": "host",
+            "A06-cgroup": "host", "A06-pid": "processes", "B13": "setId", "B25-paths": "host", "C02": "host", "C05": "paths",
+            "C10": "processes", "H06": "disk", "H11-inotify": "userLimits"}
+if os.getuid() != 0:
+    DECLARED.update({"E05": "attributes"}, **({"F07": "groups"} if os.getgroups() else {}))
+# Of which control groups are the only wall, and, with a single id, what runs share.
+UNTRIED = {"H03-pipes", "H08"} | ({"A03"} if os.getuid() != 0 else set())
+
+
+def test_process(t):
+    """Without namespaces each probe is held, or reaches what that tier is known not to stop, and nothing else."""
+    status, out, err = selftest("--json", "--tier", "process")
+    if not t.ok(out.startswith("{"), "it runs", err):
+        return
+    rows = {p["id"]: p for p in json.loads(out)["probes"]}
+    found = {kind: {i for i, p in rows.items() if p["verdict"] == kind} for kind in ("held", "declared", "n/a", "ESCAPED", "broken")}
+    t.equal({i: rows[i]["tiers"]["process"].get("notStopped") for i in found["declared"]}, DECLARED, "what is declared, and as what")
+    for i in sorted(found["ESCAPED"] | found["broken"]):
+        t.ok(False, "%s is held or declared" % i, json.dumps(rows[i]))
+    t.equal([i for i in found["held"] if (rows[i]["control"] or {}).get("verdict") != "ESCAPED"], [], "no control of what is held is held, too")
+    t.ok(found["held"] >= {"A04", "A09", "A15", "B04", "B25-files", "C07-nodes", "C10-links", "D13", "D17", "E01", "E04-abstract",
+                           "E04-path", "E06", "F03", "G01-loopback", "H02", "H03-heap", "H05", "H09", "W01"}, "what is held", repr(found))
+    t.ok(found["n/a"] >= UNTRIED, "what only control groups could hold is not tried", repr(found["n/a"]))
+    t.ok(all(rows[i]["tiers"]["process"]["text"] for i in found["n/a"]), "and what is not tried says why")
+    t.equal(status, 0, "exit status")
+
+
 # ---------------------------------------------------------------- it notices
 
 
@@ -119,6 +148,18 @@ def test_mutate(t):
         t.ok(m["verdict"] == "noticed" or may_lack, "without %s" % m["layer"], json.dumps(m))
     tried = {m["layer"] for m in mutations if m["witness"]}
     t.ok(tried >= {"pid", "capabilities", "seccomp", "landlockFs"}, "the witness is asked as well", repr(tried))
+    t.equal(status, 0, "exit status")
+
+
+def test_mutate_process(t):
+    status, out, err = selftest("--mutate", "--tier", "process", "--json")
+    if not t.ok(out.startswith("{"), "layers of the tier process are left out", err):
+        return
+    mutations = json.loads(out)["mutations"]
+    for m in mutations:
+        t.equal(m["verdict"], "noticed", "without %s" % m["layer"]) or t.note(json.dumps(m))
+    t.equal({m["layer"] for m in mutations}, {"landlockFs", "landlockScopes", "noNewPrivileges", "seccomp", "witness"},
+            "each that an ordinary user can have")
     t.equal(status, 0, "exit status")
 
 
@@ -185,6 +226,9 @@ def test_probe_dir(t):
             t.equal(found[name]["verdict"], verdict, "a probe that is %s is %s" % (name, verdict))
         t.equal(found["held"]["tiers"]["namespace"]["by"], "seccomp", "it names the layer")
         t.ok("README" not in found, "what cannot be executed is no probe")
+        status, out, err = selftest("--json", "--only", "W01", "--tier", "process", "--probe-dir", place)
+        found = {p["id"]: p["verdict"] for p in json.loads(out or '{"probes": []}')["probes"]}
+        t.equal((status, found), (1, {"W01": "held", **VERDICTS}), "and so they are in the tier process") or t.note(err)
         for name in set(PROBES) - {"held"}:
             os.unlink(os.path.join(place, name))
         status, out, err = selftest("--tap", "--only", "W01", "--tier", "namespace", "--probe-dir", place)
@@ -237,7 +281,8 @@ def test_words(t):
     t.ok(status == 0 and len(ids) == len(set(ids)) and len(ids) > 60, "probes are listed, each once")
     status, out, _ = selftest("--explain", "E04-abstract")
     t.ok(status == 0 and "net, each enough: landlockScopes" in out, "one is explained", out)
-    for options, words in ((["--only", "Z99"], "there is no probe 'Z99'"), (["--tier", "process"], "--tier process"),
+    for options, words in ((["--only", "Z99"], "there is no probe 'Z99'"), (["--tier", "best"], "not 'best'"),
+                           (["--mutate", "--tier", "cgroup"], "--tier process"),
                            (["--explain", "Z99"], "there is no attack 'Z99'"), (["x"], "takes no operand"),
                            (["--tap", "--json"], "exclude"), (["--profile", "nonesuch"], "profile"),
                            (["--image", "nonesuch", "--only", "W01"], "nonesuch"),
