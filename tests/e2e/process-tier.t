@@ -23,10 +23,13 @@ ABSENT = {"user", "mount", "pid", "net", "ipc", "uts", "cgroupNamespace", "root"
           "cgroupLimits"}
 place = paths.scratch("nsbox-process-tier-")
 
+# An argument that is as a whole a path of /tmp would name the run's own.
+AS_TEXT = "path:"
+
 # What a program tries: {name: worked}. The same text runs outside, where most of it works.
 ACTS = r"""
 import ctypes, json, os, socket, subprocess, sys
-secret, owner = sys.argv[1], int(sys.argv[2])
+secret, owner = sys.argv[1].removeprefix("path:"), int(sys.argv[2])
 def tried(act):
     try:
         return act() is not False
@@ -86,7 +89,7 @@ def run(*argv, options=(), **more):
 
 def test_confined(t):
     secret = write("secret", "the secret of this test")
-    argv = ["python3", "-c", ACTS, secret, str(os.getpid())]
+    argv = ["python3", "-c", ACTS, AS_TEXT + secret, str(os.getpid())]
     inside, outside = run(*argv), subprocess.run(argv, capture_output=True, check=True)
     free = json.loads(outside.stdout)
     t.ok(all(free.values()), "without a sandbox all of it works", str(free))
@@ -110,8 +113,43 @@ def test_told(t):
     missing, held = layers(done, "notEnforced"), layers(done, "enforced")
     t.equal(missing - {"landlockScopes"}, ABSENT | (set() if ROOT else {"ownId"}), "the result lists what is missing")
     t.ok({"noNewPrivileges", "capabilities", "seccomp", "landlockFs", "witness"} <= held, "and what holds it", str(held))
-    t.equal(layers(cli.run("true"), "notEnforced") & {"user", "mount", "pid", "net"}, set(),
-            "without the option no run is one of that tier")
+    left = set(done.report["notStopped"])
+    t.equal((done.report["tier"], left & BY_ID), ("process", set() if ROOT else BY_ID - by_scope(done)), "and what is not stopped")
+    t.ok({"processes", "host", "paths", "disk", "memory"} <= left, "whoever starts it", str(left))
+    twin = cli.run("true")
+    t.equal(layers(twin, "notEnforced") & {"user", "mount", "pid", "net"}, set(), "without the option no run is one of that tier")
+    t.ok(twin.report["tier"] in ("namespace", "cgroup") and "notStopped" not in twin.report, "and nothing of it is said",
+         str(twin.report))
+    verbose = subprocess.run([paths.NSBOX, "run", *TIER, "--verbose", "--", "true"], capture_output=True, text=True, check=False)
+    t.ok("\nnot stopped from %s;" % " ".join(done.report["notStopped"]) in verbose.stderr, "--verbose names the same", verbose.stderr)
+
+
+# What a user of the run's own closes, and of that what Landlock's scopes close as well.
+BY_ID = {"attributes", "groups", "priority", "signals", "outlive"}
+
+
+def by_scope(done):
+    return {"signals", "outlive"} if "landlockScopes" in layers(done, "enforced") else set()
+
+
+# In the tier process, by the caller's own user: files of the caller's that it may not open are changed all the same.
+ATTRIBUTES = """
+import os, sys
+try:
+    os.chmod(sys.argv[1].removeprefix("path:"), 0o600)
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_attributes(t):
+    """The gap that is easily overlooked: it is there where it is said to be, and nowhere else."""
+    path = write("of-the-caller", "x")
+    for options, closed in ((TIER, ROOT), ((), True)):
+        os.chmod(path, 0o644)
+        done = cli.run("python3", "-c", ATTRIBUTES, AS_TEXT + path, options=options)
+        said = "attributes" in done.report.get("notStopped", ())
+        t.equal((os.stat(path).st_mode & 0o777 == 0o600, said), (not closed, not closed), "%s: modes of the caller's files" % (options or "namespaces",))
 
 
 REFUSED = [
@@ -229,7 +267,24 @@ def test_container(t):
     status, out, err = box.run([nsbox, "run", *TIER, "--python", "/opt/shown/works.py"])
     t.equal((status, json.loads(out or "null")), (0, [True, True, True, 7, "42\n", True]), "and what has to work does" + err)
     status, out, err = box.run([nsbox, "doctor", "--json"])
-    t.equal(json.loads(out)["tier"], "process", "which is the tier that the doctor finds")
+    found = json.loads(out)
+    t.equal(found["tier"], "process", "which is the tier that the doctor finds")
+    told = {row["name"]: row["text"] for row in found["notStopped"]}
+    t.ok({"processes", "host", "paths", "disk", "memory"} <= set(told) and not BY_ID & set(told),
+         "it lists what is then not stopped", str(told))
+    status, out, err = box.run([nsbox, "doctor"])
+    t.ok("is not stopped from\n" in out and all("  %-14s %s\n" % pair in out for pair in told.items()), "the same as text", out)
+    status, out, err = box.run([nsbox, "run", *TIER, "--result", "-", "--", "true"])
+    t.equal(json.loads(out).get("notStopped"), list(told), "and the same that a run's result names") or t.note(err)
+    out = subprocess.run([paths.NSBOX, "doctor", "--json"], capture_output=True, check=True).stdout
+    t.equal(json.loads(out)["notStopped"], [], "outside the container nothing of it is said")
+    text = subprocess.run([paths.NSBOX, "doctor"], capture_output=True, text=True, check=True).stdout
+    t.ok("not stopped" not in text, "nor as text", text)
+    status, out, err = box.run([nsbox, "selftest", "--json", "--tier", "process", "--only", "B04", "--only", "C10", "--only", "W01"])
+    verdicts = {p["id"]: p["verdict"] for p in json.loads(out)["probes"]} if out.startswith("{") else err
+    t.equal((status, verdicts), (0, {"B04": "held", "C10": "declared", "C10-links": "held", "W01": "held"}), "the selftest agrees")
+    status, out, err = box.run([nsbox, "selftest", "--only", "B04"])
+    t.ok(status == 125 and "--tier process" in err, "and is not of that tier unasked", out + err)
     box.capabilities = [c for c in docker.CAPABILITIES if c not in ("CAP_SETUID", "CAP_SETGID")]
     status, out, err = box.run([nsbox, "run", *TIER, "--", "true"])
     t.ok(status == 125 and "CAP_SETUID" in err, "root without its capabilities is refused, with the remedy", err)
@@ -237,7 +292,7 @@ def test_container(t):
 
 def main():
     leftovers.become_subreaper()
-    return tap.run([test_confined, test_works, test_told, test_refused, test_ends, test_limits, test_files,
+    return tap.run([test_confined, test_works, test_told, test_attributes, test_refused, test_ends, test_limits, test_files,
                     test_container])
 
 
