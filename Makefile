@@ -367,15 +367,19 @@ bench: ## what compiling, filtering and starting cost, against a bare process an
 
 bench-peers: ## runs one at a time and many at once, by library and service, against other sandboxes and the way of MaxKB
 	$(Q)tests/support/install-packages build bench
+	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(MAKE) --no-print-directory all $(B)/bench
 	$(Q)tests/bench/peers $(if $(JSON),--json) $(ROUNDS)
 
 bench-maxkb: ## functions, MCP servers and skills' commands by the drop-in for MaxKB, against the way of MaxKB
+	$(Q)tests/support/install-packages build bench
+	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tests/bench/maxkb $(if $(JSON),--json) $(ROUNDS)
 
 bench-egress: ## bytes and connections to outside, against loopback, pasta and slirp4netns
 	$(Q)tests/support/install-packages build bench
+	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(MAKE) --no-print-directory all $(B)/tests/tools/netload
 	$(Q)tests/bench/egress $(if $(JSON),--json) $(ROUNDS)
 
