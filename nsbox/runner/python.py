@@ -113,23 +113,28 @@ def dedent(text):
     return "\n".join(lines)
 
 
-def install_filter(program):
-    """Stack a seccomp filter on this thread, the only one so far; all later threads inherit it."""
+def filter_installer():
+    """install(program): stack a seccomp filter on this thread, the only one so far; all later threads
+    inherit it. What it needs is made here, where there may be time for it."""
     import ctypes
 
     class Fprog(ctypes.Structure):
-        _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+        _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
 
-    if not program or len(program) % 8:
-        raise ValueError("the filter is not a whole number of instructions")
-    code = ctypes.create_string_buffer(program, len(program))
-    fprog = Fprog(len(program) // 8, ctypes.addressof(code))
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
-    if prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "no_new_privs could not be set")
-    if prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(fprog), 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "the filter could not be installed")
+    addressof, get_errno = ctypes.addressof, ctypes.get_errno
+
+    def install(program):
+        if not program or len(program) % 8:
+            raise ValueError("the filter is not a whole number of instructions")
+        fprog = Fprog(len(program) // 8, program)
+        if prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+            raise OSError(get_errno(), "no_new_privs could not be set")
+        if prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, addressof(fprog), 0, 0) != 0:
+            raise OSError(get_errno(), "the filter could not be installed")
+
+    return install
 
 
 COMPAT_EVENTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn",
@@ -142,10 +147,10 @@ def refuse_as_maxkb(event, args):
         os._exit(126)
 
 
-def forbid_programs(request):
-    import binascii
+def forbid_programs(request, install):
+    from binascii import a2b_base64
 
-    install_filter(binascii.a2b_base64(request["noexec"]))
+    install(a2b_base64(request["noexec"]))
     if "subprocess" in request["compat"]:
         sys.addaudithook(refuse_as_maxkb)
 
@@ -191,10 +196,11 @@ def message_of(error, request):
         return type(error).__name__
 
 
-def result_of(request, dumps):
+def result_of(request, tools):
+    dumps = tools.dumps
     if request.get("noexec"):
         try:
-            forbid_programs(request)
+            forbid_programs(request, tools.install or filter_installer())
         except Exception as error:
             return '{"ok":false,"msg":%s}' % dumps(
                 "the filter that forbids programs is not in force: %s" % error)
@@ -206,22 +212,47 @@ def result_of(request, dumps):
     return '{"ok":false,"msg":%s}' % dumps(message)
 
 
-def warm_up(loads, dumps):
+class Tools:
+    """What the runner itself needs for a call. `install` and `exit` are made for it, unless there was
+    time before; `known` is the last module that was imported by then."""
+
+    def __init__(self):
+        self.loads, self.dumps = json_codecs()
+        self.install = self.exit = self.known = None
+
+    def prepare(self):
+        from ctypes import PyDLL
+
+        self.install = filter_installer()
+        self.exit = PyDLL(None).exit
+
+
+def warm_up(tools):
     """Before there is a call: what many calls import, and what the runner itself will use, a call of
     nothing included, whose pages and caches the true one finds. None of it may leave anything that the
     code could tell from a fresh interpreter but by sys.modules."""
-    import gc
-
     for name in ("atexit", "binascii", "ctypes", "datetime", "io", "json", "re", "types", "typing"):
         __import__(name)
     del sys.argv[1:]
+    tools.prepare()
+    rehearse(tools)
+    settle(tools)
+
+
+def rehearse(tools):
     path = sys.path[:]
-    request = loads(b'{"code":"def f(a):\\n return [a, 1.5]","function":null,"params":{"a":"b"},"compat":[]}')
-    result_of(request, dumps)
+    request = tools.loads(b'{"code":"def f(a):\\n return [a, 1.5]","function":null,"params":{"a":"b"},"compat":[]}')
+    result_of(request, tools)
     sys.path[:] = path
-    leave_by(None)
+
+
+def settle(tools):
+    """A later collection of garbage looks at what the call has made, and no further."""
+    import gc
+
+    tools.known = next(reversed(sys.modules))
     gc.collect()
-    gc.freeze()  # a later collection looks at what the call has made, and no further
+    gc.freeze()
 
 
 def flush_files():
@@ -237,20 +268,28 @@ def flush_files():
                 pass  # closed, or its descriptor is
 
 
-def any_from(directories):
+def newer(known):
+    """Modules, the latest first, until one that is known."""
+    for name in reversed(sys.modules):
+        if name == known:
+            return
+        yield sys.modules[name]
+
+
+def any_from(directories, known):
     owned = tuple(d.rstrip("/") + "/" for d in directories)
     try:
-        return any(str(getattr(m, "__file__", "")).startswith(owned) for m in [*sys.modules.values()])
+        return any(str(getattr(m, "__file__", "")).startswith(owned) for m in newer(known))
     except Exception:  # code may have put anything there
         return True
 
 
-def leave(brought):
+def leave(tools, brought):
     """End as the interpreter ends, but for taking apart one module after the other, which takes longer
     than most calls: threads, exit functions, finalizers of what the call has made, streams, the C
     library's exit(). `brought` are directories of modules that are the call's own: where one of them was
     imported, and where ctypes is not there, the long way is taken."""
-    if "ctypes" not in sys.modules or any_from(brought):
+    if "ctypes" not in sys.modules or any_from(brought, tools.known):
         return
     import atexit
     import gc
@@ -267,14 +306,9 @@ def leave(brought):
         sys.stdout.flush()
     except Exception:
         return  # which tells of it, and has a status for it
-    leave_by(0)
-
-
-def leave_by(status):
-    """The C library's exit(), or, for None, only a look whether it can be found."""
-    leave = sys.modules["ctypes"].PyDLL(None).exit
-    if status is not None:
-        leave(status)
+    if not tools.exit:
+        tools.prepare()
+    tools.exit(0)
 
 
 def become(library, modules):
@@ -282,9 +316,9 @@ def become(library, modules):
     Each return is a fork of this process, locked down in a sandbox of its own, with the arguments and the
     variables of its run; what an interpreter does at its start but forking leaves out is done here."""
     import ctypes
-    import gc
 
-    warm_up(*json_codecs())
+    tools = Tools()
+    warm_up(tools)
     for name in modules.split(","):
         if name:
             __import__(name)
@@ -295,13 +329,13 @@ def become(library, modules):
     python.PyOS_BeforeFork.restype = python.PyOS_AfterFork_Child.restype = None
     if len(os.listdir("/proc/self/task")) != 1:
         raise RuntimeError("one of the modules %r has started a thread" % modules)
-    gc.collect()
-    gc.freeze()
+    settle(tools)
     python.PyOS_BeforeFork()
     if lib.nsbox_template_serve(3):
         os._exit(0)
     python.PyOS_AfterFork_Child()  # the module random, for one, has a new seed
     begin_anew(listed(lib.nsbox_template_argv()), listed(lib.nsbox_template_env()))
+    return tools
 
 
 def listed(strings):
@@ -316,8 +350,9 @@ def begin_anew(argv, env):
 
     sys.orig_argv[:] = [os.fsdecode(a) for a in argv]
     sys.argv[:] = sys.orig_argv[2:]
-    os.environ.clear()
-    os.environb.update(e.split(b"=", 1) for e in env)
+    for entry in env:  # the template's own are among them (template_serve.c)
+        name, value = entry.split(b"=", 1)
+        os.environb[name] = value
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
         _signal.signal(number, _signal.SIG_IGN)
@@ -327,23 +362,24 @@ def begin_anew(argv, env):
 
 def main():
     if sys.argv[1:2] == ["template"]:
-        become(*sys.argv[2:])
+        tools = become(*sys.argv[2:])
+    else:
+        tools = Tools()
     # Neither descriptor is anything to a program that the code may start.
     os.set_inheritable(REQUEST_FD, False)
     os.set_inheritable(RESULT_FD, False)
-    loads, dumps = json_codecs()
     if sys.argv[1:] == ["ahead"]:
-        warm_up(loads, dumps)
+        warm_up(tools)
     raw = read_all(REQUEST_FD)
     os.close(REQUEST_FD)
-    request = loads(raw)
+    request = tools.loads(raw)
     del raw
     owner, start = os.getpid(), os.getcwd()
-    result = result_of(request, dumps)
+    result = result_of(request, tools)
     if os.getpid() == owner:  # a forked child that returns from the function has no say
         write_all(RESULT_FD, result.encode("ascii"))
         os.close(RESULT_FD)
-        leave([*request.get("path", ()), start])
+        leave(tools, [*request.get("path", ()), start])
 
 
 # A module name of its own keeps multiprocessing's "spawn" from calling the function again.
