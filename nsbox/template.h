@@ -27,6 +27,7 @@ struct template_request {
 struct template_reply {
 	uint32_t magic;
 	int32_t pid, errnum;
+	uint32_t pages; /* that a fork copies at once: template_pages() */
 };
 
 /* Descriptors of a request, in their order. */
@@ -41,6 +42,9 @@ pid_t template_fork_init(struct nsbox_sandbox *sb, const struct child *c);
 
 /* Init's, in a fork: fork(2) with what the C library keeps of threads put right. */
 int template_fork(void);
+/* A payload's, before it is the interpreter again: copy what its call will write to. */
+void template_populate(void);
+unsigned template_pages(void);
 /* A payload's, locked down: is this the program that it is? Then it is, and this does not return. */
 void template_enter(struct child *c, const struct blob *exec, int channel, char *const *argv,
 		    char *const *env);
@@ -53,6 +57,10 @@ void template_enter(struct child *c, const struct blob *exec, int channel, char 
 int nsbox_template_serve(int sock);
 char **nsbox_template_argv(void);
 char **nsbox_template_env(void);
+/* Before a fork that plays a call; in it, in the place of exit(), when it has; when it has ended. */
+void nsbox_template_expect(void);
+_Noreturn void nsbox_template_learn(int status);
+void nsbox_template_learnt(void);
 #pragma GCC visibility pop
 
 #endif

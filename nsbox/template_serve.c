@@ -113,6 +113,7 @@ void template_enter(struct child *c, const struct blob *exec, int channel, char 
 	prctl(PR_SET_NAME, "python3");
 	/* All others were closed before (stdio() of payload.c). With this the owner takes it for started. */
 	close(channel);
+	template_populate();
 	_longjmp(self.back, 1);
 }
 
@@ -175,7 +176,7 @@ static void fork_one(const struct template_request *q, const int *fds, unsigned 
 
 static int serve(int sock)
 {
-	struct template_reply rep = { .magic = TEMPLATE_MAGIC };
+	struct template_reply rep = { .magic = TEMPLATE_MAGIC, .pages = template_pages() };
 	struct template_request q;
 	int fds[TEMPLATE_FDS];
 

@@ -174,6 +174,10 @@ void spawn_template_told(struct spawn *s)
 		return;
 	if (r == 0 && rep.magic == TEMPLATE_MAGIC && !t->ready) {
 		t->ready = true;
+		fprintf(stderr,
+			"<6>nsbox-spawn: a zygote is ready; each fork of it copies %u pages at "
+			"once\n",
+			rep.pages);
 		return;
 	}
 	t->failures = t->forks ? 1 : t->failures + 1;

@@ -72,6 +72,8 @@ def chance():
 def test_same(t):
     with service.Daemon(options=["--zygote", "random,tempfile"]) as d, service.Daemon() as plain:
         t.ok(forks(d), "calls are forks of an interpreter")
+        pages = re.search(r"each fork of it copies (\d+) pages at once", d.log())
+        t.ok(pages and int(pages.group(1)) > 50, "and copy ahead what a call has been seen to write to", d.log())
         a, b = call(plain, LOOK), call(d, LOOK)
         t.equal((forked(plain, a), forked(d, b)), (False, True), "the receipt says which is")
         again = call(d, LOOK)
