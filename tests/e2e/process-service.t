@@ -105,7 +105,8 @@ def test_zygote(t):
     with Service("zygote", "--min-tier", "process", "--zygote", "none") as s:
         t.ok(s.process.wait(60) != 0, "with --zygote the service does not start")
         log = leftovers.read(s.log)
-        t.ok("reaches the tier 'process'" in log and "--zygote" in log and "nsbox doctor" in log, "and says why, and what to do", log)
+        t.ok("reaches the tier 'process'" in log and "--zygote" in log and "nsbox doctor" in log,
+             "and says why, and what to do", log)
         t.equal(log.count("starting again"), 0, "it is not tried again and again")
     with service.Daemon(options=["--min-tier", "process", "--zygote", "none"]) as d:
         t.equal(d.ask("GET", "/healthz")[0], 200, "where namespaces are reached the same options are taken")
@@ -125,8 +126,8 @@ def test_pool(t):
 
 def test_command(t):
     t.equal(shared.ask("GET", "/v1/capabilities")[1]["tier"], "process", "the service says which tier it reaches")
-    done = shared.run({"argv": ["sh", "-c", "id -u; cat /proc/1/environ; mkdir o; echo made >o/a; ln -s /etc/passwd o/b; exit 3"],
-                       "outputs": ["o/*"]})
+    script = "id -u; cat /proc/1/environ; mkdir o; echo made >o/a; ln -s /etc/passwd o/b; exit 3"
+    done = shared.run({"argv": ["sh", "-c", script], "outputs": ["o/*"]})
     t.ok(done.get("exit_code") == 3 and int(done["stdout"] or 0) > 1000 and "Permission denied" in done["stderr"],
          "a command, as a user of its own", str(done))
     t.ok(leftovers.read("/proc/%d/environ" % shared.process.pid), "variables of a process can be read outside")
@@ -143,13 +144,15 @@ def test_command(t):
 def test_skill(t):
     skill = os.path.join(place, "skill")
     os.makedirs(skill, exist_ok=True)
-    for name, text in (("skill.json", json.dumps({"manifestVersion": 1, "name": "demo", "files": {"executable": ["tool"]}})),
-                       ("tool", "#!/bin/sh\ncat data; touch x 2>/dev/null && echo x; cp data \"$HOME/copy\" && cat \"$HOME/copy\"\n"), ("data", "of the skill\n")):
+    manifest = {"manifestVersion": 1, "name": "demo", "files": {"executable": ["tool"]}}
+    tool = "#!/bin/sh\ncat data; touch x 2>/dev/null && echo x; cp data \"$HOME/copy\" && cat \"$HOME/copy\"\n"
+    for name, text in (("skill.json", json.dumps(manifest)), ("tool", tool), ("data", "of the skill\n")):
         with open(os.path.join(skill, name), "w", encoding="utf-8") as f:
             f.write(text)
     done = subprocess.run([paths.NSBOX, "job", "run", "--socket", shared.sock, "--skill", skill, "--", "./tool"],
                           capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    t.ok(done.returncode == 0 and done.stdout == "of the skill\n" * 2, "a skill is copied in, read-only, and its program made executable", repr(done))
+    t.ok(done.returncode == 0 and done.stdout == "of the skill\n" * 2,
+         "a skill is copied in, read-only, and its program made executable", repr(done))
 
 
 def test_ids(t):
@@ -158,7 +161,8 @@ def test_ids(t):
     for turn in range(2):
         number = mark()
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            jobs = [pool.submit(shared.run, {"argv": ["sh", "-c", "id -u; id -g; exec timeout 2 sleep " + number]}) for _ in range(3)]
+            script = "id -u; id -g; exec timeout 1 sleep " + number
+            jobs = [pool.submit(shared.run, {"argv": ["sh", "-c", script]}) for _ in range(3)]
             t.ok(tap.wait_until(lambda n=number: len(alive(n)) == 3, 60), "three run at once")
             outside = sorted(alive(number))
             ids.append(sorted(job.result()["stdout"] for job in jobs))
@@ -266,8 +270,8 @@ def main():
         print("1..0 # SKIP containers are started by root: its half tries this")
         return 0
     with Service("with", "--min-tier", "process", "--pool", "4") as shared:
-        return tap.run([test_refused, test_zygote, test_pool, test_command, test_skill, test_ids, test_receipt, test_time, test_cancel,
-                        test_limits, test_session])
+        return tap.run([test_refused, test_zygote, test_pool, test_command, test_skill, test_ids, test_receipt, test_time,
+                        test_cancel, test_limits, test_session])
 
 
 if __name__ == "__main__":

@@ -18,8 +18,12 @@ from nsboxtest import images, paths, service, tap
 SHORT = ["A06-pid", "A09", "B04", "B25-files", "C09", "D13", "E01", "F03", "G01-loopback", "H03-heap", "H09", "W01"]
 
 
-def selftest(*options, env=None):
-    done = subprocess.run([paths.NSBOX, "selftest", *options], stdin=subprocess.DEVNULL, capture_output=True,
+# What makes a host one where no more than the tier process is reached.
+NO_NAMESPACES = (os.path.join(paths.BUILD, "tests", "tools", "enosys"), "clone3", "--")
+
+
+def selftest(*options, env=None, under=()):
+    done = subprocess.run([*under, paths.NSBOX, "selftest", *options], stdin=subprocess.DEVNULL, capture_output=True,
                           check=False, timeout=300 * tap.slow(), env=env)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -56,6 +60,22 @@ def test_daemon(t):
         daemon.stop()
     status, out, _ = selftest("--json", "--daemon", daemon.socket, "--only", "B04")
     t.ok(status == 1 and json.loads(out)["probes"][0]["verdict"] == "broken", "without a daemon nothing is held", out)
+
+
+def test_daemon_process(t):
+    """Those of a daemon that has no namespaces are judged as that tier's, without a word of the caller's."""
+    daemon = service.Daemon(options=["--min-tier", "process"], under=NO_NAMESPACES)
+    try:
+        status, out, err = selftest("--json", "--daemon", daemon.socket, *only(LIVE), under=NO_NAMESPACES)
+        if t.ok(out.startswith("{"), "it runs", err):
+            found = {p["id"]: next(iter(p["tiers"].items())) for p in json.loads(out)["probes"]}
+            want = {i: ("process", "held") for i in LIVE} | {"A06-pid": ("process", "declared")}
+            t.equal({i: (tier, v["verdict"]) for i, (tier, v) in found.items()}, want, "held, or declared") or t.note(out)
+            t.equal(status, 0, "exit status")
+    finally:
+        daemon.stop()
+    status, _, err = selftest("--only", "B04", under=NO_NAMESPACES)
+    t.ok(status == 125 and "--tier process" in err, "but runs of one's own are not of that tier unasked", err)
 
 
 LIVE = ["A06-pid", "B04", "B25-files", "C09", "D13", "E01", "F03", "G17", "W01"]
@@ -103,9 +123,9 @@ def test_image(t):
 
 # What the tier "process" does not promise, by the probes that show it. With a user of its own a run changes no
 # attributes of the caller's files, and has none of its groups.
-DECLARED = {"A02": "host", "A06-user": "host", "A06-mount": "host", "A06-net": "host", "A06-ipc": "host", "A06-uts": "host",
-            "A06-cgroup": "host", "A06-pid": "processes", "B13": "setId", "B25-paths": "host", "C02": "host", "C05": "paths",
-            "C10": "processes", "H06": "disk", "H11-inotify": "userLimits"}
+DECLARED = {"A02": "host", "A06-user": "host", "A06-mount": "host", "A06-net": "host", "A06-ipc": "host",
+            "A06-uts": "host", "A06-cgroup": "host", "A06-pid": "processes", "B13": "setId", "B25-paths": "host",
+            "C02": "host", "C05": "paths", "C10": "processes", "H06": "disk", "H11-inotify": "userLimits"}
 if os.getuid() != 0:
     DECLARED.update({"E05": "attributes"}, **({"F07": "groups"} if os.getgroups() else {}))
 # Of which control groups are the only wall, and, with a single id, what runs share.
@@ -118,13 +138,17 @@ def test_process(t):
     if not t.ok(out.startswith("{"), "it runs", err):
         return
     rows = {p["id"]: p for p in json.loads(out)["probes"]}
-    found = {kind: {i for i, p in rows.items() if p["verdict"] == kind} for kind in ("held", "declared", "n/a", "ESCAPED", "broken")}
-    t.equal({i: rows[i]["tiers"]["process"].get("notStopped") for i in found["declared"]}, DECLARED, "what is declared, and as what")
+    found = {kind: {i for i, p in rows.items() if p["verdict"] == kind}
+             for kind in ("held", "declared", "n/a", "ESCAPED", "broken")}
+    t.equal({i: rows[i]["tiers"]["process"].get("notStopped") for i in found["declared"]}, DECLARED,
+            "what is declared, and as what")
     for i in sorted(found["ESCAPED"] | found["broken"]):
         t.ok(False, "%s is held or declared" % i, json.dumps(rows[i]))
-    t.equal([i for i in found["held"] if (rows[i]["control"] or {}).get("verdict") != "ESCAPED"], [], "no control of what is held is held, too")
-    t.ok(found["held"] >= {"A04", "A09", "A15", "B04", "B25-files", "C07-nodes", "C10-links", "D13", "D17", "E01", "E04-abstract",
-                           "E04-path", "E06", "F03", "G01-loopback", "H02", "H03-heap", "H05", "H09", "W01"}, "what is held", repr(found))
+    t.equal([i for i in found["held"] if (rows[i]["control"] or {}).get("verdict") != "ESCAPED"], [],
+            "no control of what is held is held, too")
+    t.ok(found["held"] >= {"A04", "A09", "A15", "B04", "B25-files", "C07-nodes", "C10-links", "D13", "D17", "E01",
+                           "E04-abstract", "E04-path", "E06", "F03", "G01-loopback", "H02", "H03-heap", "H05", "H09", "W01"},
+         "what is held", repr(found))
     t.ok(found["n/a"] >= UNTRIED, "what only control groups could hold is not tried", repr(found["n/a"]))
     t.ok(all(rows[i]["tiers"]["process"]["text"] for i in found["n/a"]), "and what is not tried says why")
     t.equal(status, 0, "exit status")

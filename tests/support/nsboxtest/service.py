@@ -84,8 +84,11 @@ def peer_pid(sock):
 class Daemon:
     """A service of our own, or (socket given) one that runs already."""
 
-    def __init__(self, sock=None, env=None, options=(), data=None):
-        """data: the data directory, which then stays; without it one that goes with the service."""
+    def __init__(self, sock=None, env=None, options=(), data=None, under=()):
+        """data: the data directory, which then stays; without it one that goes with the service.
+
+        under: a program and its arguments that starts it.
+        """
         self.process = None
         self.dir = None
         if sock:
@@ -100,7 +103,7 @@ class Daemon:
         self.data = data or os.path.join(self.dir, "data")
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [paths.NSBOXD, "--socket", self.socket, "--data-dir", self.data, *options],
+                [*under, paths.NSBOXD, "--socket", self.socket, "--data-dir", self.data, *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=dict(os.environ, **(env or {})), start_new_session=True)
         self.pid = self.process.pid
