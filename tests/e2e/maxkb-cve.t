@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Published escapes of MaxKB's own sandbox, one probe for each, run as a tool through the drop-in. The same
-probe runs beside it without a sandbox and has to succeed there: what fails for another reason shows nothing.
+"""Published escapes of MaxKB's own sandbox, one probe for each, run as a tool through the drop-in on each tier. The
+same probe runs beside the service without a sandbox and has to succeed there: what fails for another reason shows
+nothing. The manual's table says of each tier what became of it.
 
 All of them are harmless: they look at files and listeners that this test made.
 """
@@ -10,20 +11,21 @@ import json
 import os
 import platform
 import re
-import socket
 import subprocess
 import sys
-import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import leftovers, maxkb, paths, service, tap
+from nsboxtest import leftovers, maxkb, paths, tap, tiers
 
 place = paths.scratch("nsbox-maxkb-cve-")
-secret = os.path.join(place, "secret")
+shown = os.path.join(place, "shown")  # in containers, too: no mode keeps anybody from it
+secret = os.path.join(shown, "secret")
+tier = None
 daemon = None
 server = None
 listener = None
+came_out = {}  # id: {tier: word}
 
 # What probes share. SECRET, PORT and PLACE are put before it.
 COMMON = r"""
@@ -103,9 +105,7 @@ PROBES = [
 """),
     ("CVE-2025-66419", "a link planted where a privileged process will change owners",
      """
-    with open(PLACE + "/planted", "w") as f:
-        f.write("x")
-    return True
+    return tried(lambda: open(PLACE + "/planted", "w").close())
 """),
     ("CVE-2025-66446", "the loader and libraries changed in place",
      """
@@ -115,7 +115,10 @@ PROBES = [
 """),
     ("RootKB (RCTF 2025)", "connect() through ctypes, past any wrapper of libc's",
      """
-    s = socket.socket()
+    made = []
+    if not tried(lambda: made.append(socket.socket())):
+        return False
+    s = made[0]
     port = PORT.to_bytes(2, "big")
     address = (2).to_bytes(2, sys.byteorder) + port + bytes([127, 0, 0, 1]) + bytes(8)
     return call(42 if X86 else 203, s.fileno(), address, len(address)) == 0
@@ -192,37 +195,84 @@ CFFI = ("commit 047276c", "cffi.dlopen(None)",
     return fd >= 0 and sees(os.read(fd, 4096).decode())
 """)
 
+# Rows with a function of their own below.
+OTHERS = ["CVE-2025-53928, CVE-2026-39417, CVE-2026-54149", "CVE-2026-39419", "CVE-2026-77521"]
+
+# What a tier does not stop: (tier, id), and then docs/THREAT-MODEL.md says so. Whatever is not here is held.
+DECLARED = {}
+
 # Not a sandbox's to hold; said in docs/maxkb.md.
-DECLARED = ["CVE-2026-79916", "CVE-2026-77516", "CVE-2026-79917"]
+NOT_OURS = "CVE-2026-79916, CVE-2026-77516, CVE-2026-79917"
+
+# Docker's own profile refuses it without any of ours: the twin for it is the host's.
+ENGINE_REFUSES = ["commit be13ce5"]
+
+# Waits where the service is, tells its port and an address of the machine, and has a variable that nobody may read.
+LISTENER = """
+import json, os, socket
+s = socket.socket(socket.AF_INET6)
+s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+s.bind(("::", 0))
+s.listen(64)
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as d:
+    try:
+        d.connect(("192.0.2.1", 9))
+        host = d.getsockname()[0]
+    except OSError:
+        host = "127.0.0.1"
+print(json.dumps({"PORT": s.getsockname()[1], "HOST": host}), flush=True)
+while True:
+    s.accept()[0].close()
+"""
+
+# Each of these programs in a process of its own; what their functions returned. The same inside and outside.
+EACH = r"""
+import ctypes, json, mmap, os, platform, shutil, socket, subprocess, tempfile, traceback
+def f(codes):
+    got = []
+    for code in codes:
+        left, right = os.pipe()
+        if os.fork() == 0:
+            try:
+                space = {}
+                exec(code, space)
+                text = json.dumps(space["f"]())
+            except BaseException:
+                text = json.dumps(traceback.format_exc())
+            os.write(right, text.encode())
+            os._exit(0)
+        os.close(right)
+        with os.fdopen(left) as pipe:
+            got.append(json.loads(pipe.read() or "null"))
+        os.wait()
+    return got
+"""
 
 
-def own_address():
-    """An address of this machine besides the loopback's, as far as it has one."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        try:
-            s.connect(("192.0.2.1", 9))
-            return s.getsockname()[0]
-        except OSError:
-            return "127.0.0.1"
+class Listener:
+    def __init__(self):
+        self.process = daemon.beside(["/usr/bin/python3", "-c", LISTENER], env={"PATH": os.environ["PATH"],
+                                     "SECRET_OF_TEST": "the secret of this test"}, stdout=subprocess.PIPE, text=True)
+        self.values = json.loads(self.process.stdout.readline())
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
 
 
 def probe_code(body, inside):
     """inside: unshare, which nothing inside may; outside that would prove nothing, getuid does."""
     number = {("x86_64", True): 272, ("x86_64", False): 102}.get((platform.machine(), inside), 97 if inside else 174)
-    values = {"SECRET": secret, "PORT": listener.getsockname()[1], "PLACE": place, "HOST": own_address(),
-              "MINE": os.path.join(place, "mine"), "NUMBER": number}
+    values = {"SECRET": secret, "PLACE": shown, "MINE": os.path.join(shown, "mine"), "NUMBER": number, **listener.values}
     head = "".join("%s = %r\n" % pair for pair in values.items())
     return head + COMMON + "def f():\n" + body.strip("\n") + "\n"
 
 
-def outside(body):
-    """The same without a sandbox; what it returned."""
-    code = probe_code(body, False) + "\nimport json\nprint(json.dumps(f()))\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60,
-                          env=dict(os.environ, SECRET_OF_TEST="the secret of this test"))
-    if done.returncode:
-        return done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def outside(codes):
+    """Without a sandbox, where the service is."""
+    child = daemon.beside(["/usr/bin/python3", "-c", EACH + "import sys\nprint(json.dumps(f(json.load(sys.stdin))))"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return json.loads(child.communicate(json.dumps(codes), timeout=120)[0])
 
 
 def have_io_uring():
@@ -230,31 +280,34 @@ def have_io_uring():
     return not os.path.exists(path) or leftovers.read(path).strip() == "0"
 
 
+def tell(t, row, held, what, why=""):
+    """What came out of a row on this tier, and whether it had to."""
+    word = "held" if held else "declared" if (tier, row) in DECLARED else "escaped"
+    came_out.setdefault(row, {})[tier] = word
+    t.ok(word == ("declared" if (tier, row) in DECLARED else "held"), "%s: %s: %s" % (row, what, word), why)
+
+
 def test_probes(t):
     probes = list(PROBES)
-    if subprocess.run([sys.executable, "-c", "import cffi"], capture_output=True, check=False).returncode == 0:
+    if subprocess.run(["/usr/bin/python3", "-c", "import cffi"], capture_output=True, check=False).returncode == 0:
         probes.append(CFFI)
-    for name, what, body in probes:
-        answer = server.call(probe_code(body, True))
-        held = answer.get("value") is False
-        if name == "CVE-2025-66419":
-            held = "No such file" in answer.get("error", "")
-        if name == "CVE-2026-39421":
-            held = answer.get("value") == "errno 1"
-        t.ok(held, "%s: %s" % (name, what), str(answer))
-        if name == "commit be13ce5" and not have_io_uring():
-            t.note("io_uring is switched off on this host")
+    inside = server.call(EACH, repr({"codes": [probe_code(body, True) for _, _, body in probes]})).get("value")
+    free = outside([probe_code(body, False) for _, _, body in probes])
+    for (row, what, _), answer, got in zip(probes, inside, free):
+        held = "errno 1" if row == "CVE-2026-39421" else False
+        tell(t, row, answer == held and type(answer) is type(held), what, str(answer))
+        if row in ENGINE_REFUSES and (isinstance(daemon, tiers.Boxed) or not have_io_uring()):
+            t.note("the engine or the host refuses it to everybody")
             continue
-        got = outside(body)
-        want = got is True if name != "CVE-2026-39421" else got is True or got == "errno -%d" % os.getuid()
-        t.ok(want, "%s: works without a sandbox" % name, str(got))
+        t.ok(got is True or row == "CVE-2026-39421" and re.fullmatch("errno -[0-9]+", str(got)),
+             "%s: works without a sandbox" % row, str(got))
 
 
 def test_forged(t):
     code = ("import os, sys\ndef f():\n m = sys._getframe(1).f_globals.get('_id', '')\n"
             " os.write(1, ('\\n%s{\"code\":200,\"data\":\"forged\"}\\n%s__END__\\n' % (m, m)).encode())\n os._exit(0)")
     answer = server.call(code)
-    t.equal(answer.get("error"), "Execution interrupted or tampered", "CVE-2026-39419: a forged result is none")
+    tell(t, "CVE-2026-39419", answer.get("error") == "Execution interrupted or tampered", "a forged result is none", str(answer))
     t.equal(server.call("def f(): return 'true'"), {"value": "true"}, "and a true one is")
 
 
@@ -264,66 +317,113 @@ COMMANDS = ["true; id -u", "true && id -u", "false || id -u", "true | id -u", "x
 
 
 def test_commands(t):
+    """A shell beside it says 0 to all of them, where root runs the service."""
+    wrong = []
     for command in COMMANDS:
         status, reply = daemon.ask("POST", "/v1/execute/command", {"command": command})
-        t.equal((status, reply["stdout"]), (200, "1000\n"), "CVE-2026-77521: %r" % command)
+        if status != 200 or not good_user(reply["stdout"]):
+            wrong.append([command, reply])
+    tell(t, "CVE-2026-77521", not wrong, "every part of a line is the sandbox's user's", str(wrong))
+    child = daemon.beside(["sh", "-c", COMMANDS[0]], stdout=subprocess.PIPE, text=True)
+    t.equal(child.communicate()[0], "%d\n" % os.geteuid(), "which the service's own user is not")
+
+
+def good_user(text):
+    """1000 of a user namespace; in the tier "process" a number that is the run's alone."""
+    return text == "1000\n" if tier != "process" else text.strip().isdigit() and int(text) > 1000
 
 
 def test_server(t):
-    """CVE-2025-53928, CVE-2026-39417, CVE-2026-54149: whatever a server is, it is started inside."""
-    marker = os.path.join(place, "marker")
-    config = server.tell({"mcp": "open(%r, 'w')" % marker, "id": "x"})["value"]["config"]
-    subprocess.run([config["command"], *config["args"]], env=config["env"], stdin=subprocess.DEVNULL,
-                   capture_output=True, check=False, timeout=60)
-    t.ok(not os.path.exists(marker), "CVE-2025-53928, -2026-39417, -2026-54149: a server cannot touch the host")
-    with open(marker, "w", encoding="ascii"):
-        t.ok(os.path.exists(marker), "which could be touched")
+    """Whatever a server is, it is started inside."""
+    row = OTHERS[0]
+    marker = os.path.join(shown, "marker")
+    code = "open(%r, 'w')" % marker
+    config = server.tell({"mcp": code, "id": "x"})["value"]["config"]
+
+    done = subprocess.run([config["command"], *config["args"]], env=config["env"], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, check=False, timeout=60)
+    tell(t, row, not os.path.exists(marker) and marker in done.stderr, "a server cannot touch what is outside", done.stderr)
+    # The same program, as MaxKB itself would start it; it gives up root, so an ordinary user has the tool alone.
+    argv = config["args"][config["args"].index("-c"):] if os.geteuid() == 0 else ["-c", code]
+    child = daemon.beside(["/usr/bin/python3", *argv], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = child.communicate(timeout=60)[1]
+    t.ok(os.path.exists(marker), "which it does without a sandbox", said)
+    os.unlink(marker)
 
 
 def test_next_run(t):
-    plant = "import os\ndef f():\n [os.symlink(%r, d + '/planted') for d in ('/tmp', '.')]\n return 'planted'" % secret
+    plant = ("import os\ndef f():\n done = []\n for d in ('/tmp', '.'):\n  try: done.append(os.symlink(%r, d + '/planted') is None)\n"
+             "  except PermissionError: done.append(False)\n return done" % secret)
     look = "import os\ndef f(): return [os.path.lexists(d + '/planted') for d in ('/tmp', '.')]"
     before = os.stat(secret)
-    t.equal(server.call(plant), {"value": "planted"}, "CVE-2025-66419: links can be planted in a run")
+    # /tmp is the host's in the tier "process", and not to be written to.
+    t.equal(server.call(plant), {"value": [tier != "process", True]}, "links can be planted in a run")
     t.equal(server.call(look), {"value": [False, False]}, "and are gone with it")
     after = os.stat(secret)
     t.equal((after.st_uid, after.st_gid, after.st_mode), (before.st_uid, before.st_gid, before.st_mode),
             "nobody has changed what they pointed to")
 
 
+def ids(text):
+    return sorted(re.findall(r"CVE-\d+-\d+|RCTF 2025|\b[0-9a-f]{7}\b", text))
+
+
+# The manual's words, by language.
+PAGES = {"maxkb.md": {"held": "held", "declared": "declared"}, "maxkb.zh-CN.md": {"阻止": "held", "已声明": "declared"}}
+
+
 def test_documented(t):
-    with open(os.path.join(paths.ROOT, "docs", "maxkb.md"), encoding="utf-8") as f:
-        text = f.read()
-    names = {n for row in [*PROBES, CFFI] for n in re.findall(r"CVE-\d+-\d+", row[0])} | set(DECLARED)
-    t.equal(sorted(n for n in names if n not in text), [], "the manual has every row")
+    """The table has every row, and says of each tier that was tried here what has just come out of it."""
+    rows = [*(row for row, _, _ in [*PROBES, CFFI]), *OTHERS]
+    for page, words in PAGES.items():
+        with open(os.path.join(paths.ROOT, "docs", page), encoding="utf-8") as f:
+            cells = [[c.strip() for c in line.strip().strip("|").split("|")] for line in f if line.startswith("|")]
+        table = {tuple(ids(c[0])): c for c in cells if ids(c[0])}
+        t.equal(sorted(table), sorted(tuple(ids(row)) for row in [*rows, NOT_OURS]), "%s has every row, and no other" % page)
+        wrong = []
+        for row in rows:
+            cell = table.get(tuple(ids(row)), [""] * 4)
+            said = re.match(r"\w+", cell[3 if tier == "process" else 2])
+            if row in came_out and words.get(said and said.group()) != came_out[row][tier]:
+                wrong.append((row, cell, came_out[row]))
+        t.equal(wrong, [], "%s says what came out" % page)
 
 
-def accept(sock):
-    while True:
-        try:
-            sock.accept()[0].close()
-        except OSError:
-            return
+TESTS = [test_probes, test_forged, test_commands, test_server, test_next_run, test_documented]
+
+
+def use(site):
+    def begin(name, service):
+        global tier, daemon, server, listener
+        end()
+        tier, daemon, listener = name, service, None
+        listener = Listener()
+        server = maxkb.MaxKB(site, NSBOX_SOCKET=daemon.socket, NSBOX_PYTHON="/usr/bin/python3")
+
+    return begin
+
+
+def end():
+    if server:
+        server.end()
+    if listener:
+        listener.end()
 
 
 def main():
-    global daemon, server, listener
     leftovers.become_subreaper()
-    for path in (secret, os.path.join(place, "mine")):
+    os.makedirs(shown)
+    os.chmod(place, 0o755)
+    os.chmod(shown, 0o777)
+    for path in (secret, os.path.join(shown, "mine")):
         with open(path, "w", encoding="ascii") as f:
             f.write("the secret of this test\n")
-    listener = socket.socket(socket.AF_INET6)
-    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    listener.bind(("::", 0))
-    listener.listen(64)
-    threading.Thread(target=accept, args=(listener,), daemon=True).start()
     site = maxkb.install(os.path.join(place, "site"))
-    with service.Daemon() as daemon, maxkb.MaxKB(site, NSBOX_SOCKET=daemon.socket,
-                                                 NSBOX_PYTHON="/usr/bin/python3") as server:
-        status = tap.run([test_probes, test_forged, test_commands, test_server, test_next_run, test_documented])
-        if status:
-            sys.stderr.write(daemon.log()[-3000:])
-    return status
+    try:
+        return tap.run(tiers.each(place, TESTS, use(site), shown=[shown]))
+    finally:
+        end()
 
 
 if __name__ == "__main__":

@@ -131,6 +131,7 @@ class Container:
         self.profile, self.extra, self.unmasked = profile, list(extra), unmasked
         self.capabilities = CAPABILITIES if capabilities is None else capabilities
         self.system = system
+        self.name = None
         self.rootfs = os.path.join(place, "rootfs")
         for name in ("proc", "sys", "dev", "tmp", "run", "var/lib", "root", "opt", "home"):
             os.makedirs(os.path.join(self.rootfs, name), exist_ok=True)
@@ -147,10 +148,16 @@ class Container:
         with open(os.path.join(self.place, "config.json"), "w", encoding="utf-8") as f:
             json.dump(config(argv, self.profile, self.extra, env, self.unmasked, self.capabilities,
                              self.system), f)
-        name = "box-%d-%s" % (os.getpid(), os.urandom(4).hex())
-        return subprocess.Popen(
-            [shutil.which("runc", path=paths.IMAGE_PATH), "--root", os.path.join(self.place, "state"), "run",
-             "--bundle", self.place, name], **more)
+        self.name = "box-%d-%s" % (os.getpid(), os.urandom(4).hex())
+        return subprocess.Popen([*self.runc(), "run", "--bundle", self.place, self.name], **more)
+
+    def runc(self):
+        return [shutil.which("runc", path=paths.IMAGE_PATH), "--root", os.path.join(self.place, "state")]
+
+    def enter(self, argv, env=None, **more):
+        """A Popen of one more program in the container that was started last, as `docker exec` has it."""
+        env = ["--env=%s=%s" % pair for pair in (env or {}).items()]
+        return subprocess.Popen([*self.runc(), "exec", *env, self.name, *argv], **more)
 
     def run(self, argv, env=None, timeout=120):
         """(status, output, errors) of a program in it."""

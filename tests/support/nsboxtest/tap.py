@@ -21,6 +21,7 @@ class Tap:
     def __init__(self):
         self.count = 0
         self.failed = 0
+        self.heading = ""  # of the names of tests
 
     def line(self, text):
         # A test's name may hold any text of a case file; the terminal's encoding is no reason to die.
@@ -35,7 +36,7 @@ class Tap:
         self.count += 1
         if not good:
             self.failed += 1
-        self.line("%s %d - %s" % ("ok" if good else "not ok", self.count, name.replace("#", "\\#")))
+        self.line("%s %d - %s" % ("ok" if good else "not ok", self.count, (self.heading + name).replace("#", "\\#")))
         if why and not good:
             self.note(why)
         return good
@@ -59,21 +60,23 @@ def skip_all(why):
 
 
 def run(tests):
-    """Run functions that take a Tap, in order; an exception is a failure of that function's name. NSBOX_ONLY: these alone."""
+    """Run functions that take a Tap, in order; an exception is a failure of that function's name. NSBOX_ONLY: these alone.
+    They may be made one by one: each is run before the next is asked for."""
     tap = Tap()
-    only = [name for name in os.environ.get("NSBOX_ONLY", "").split(",") if name]
-    if only:
-        tests = [test for test in tests if test.__name__ in only]
-        missing = set(only) - {test.__name__ for test in tests}
-        if missing:
-            tap.ok(False, "there is a test %s" % ", ".join(sorted(missing)))
+    only = {name for name in os.environ.get("NSBOX_ONLY", "").split(",") if name}
+    missing = set(only)
     for test in tests:
+        if only and test.__name__ not in only:
+            continue
+        missing.discard(test.__name__)
         began = time.monotonic()
         try:
             test(tap)
         except Exception:
             tap.ok(False, test.__name__, traceback.format_exc())
         tap.note("%s: %.1f s" % (test.__name__, time.monotonic() - began))
+    if missing:
+        tap.ok(False, "there is a test %s" % ", ".join(sorted(missing)))
     return tap.done()
 
 
