@@ -40,10 +40,8 @@ static const struct {
 };
 /* clang-format on */
 
-static int gap_of(const struct probe_row *row, uint32_t enforced)
+int process_gap(const struct probe_row *row, uint32_t enforced)
 {
-	if (!enforced || (enforced & LB(USER)))
-		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(declared); i++)
 		if (!strcmp(declared[i].id, row->id) &&
 		    (nsbox_gaps(enforced) & NSBOX_GAP_BIT(declared[i].gap)))
@@ -80,7 +78,8 @@ static void name_layer(struct verdict *v, uint32_t enforced)
 
 void process_verdict(const struct probe_row *row, uint32_t enforced, struct verdict *v)
 {
-	int gap = v->kind == V_ESCAPED ? gap_of(row, enforced) : -1;
+	bool ran = enforced && !(enforced & LB(USER)); /* and in this tier */
+	int gap = v->kind == V_ESCAPED && ran ? process_gap(row, enforced) : -1;
 
 	if (v->kind == V_HELD && enforced)
 		name_layer(v, enforced);

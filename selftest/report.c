@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The outcome as a table, as TAP and as JSON; what probes there are. */
 #include <json-c/json.h>
+#include <nsbox/gap.h>
 #include <string.h>
 
 #include "nsbox/cli/cli.h"
@@ -231,6 +232,17 @@ void report_list(bool json)
 		list_text();
 }
 
+/* Of the tier "process", where it is not held. */
+static void explain_gap(const struct probe_row *row)
+{
+	int gap = process_gap(row, 0);
+
+	if (gap >= 0)
+		printf("  process   not stopped%s: %s\n",
+		       process_gap(row, LB(OWN_ID)) < 0 ? " where it has the caller's user" : "",
+		       nsbox_gap_name(gap));
+}
+
 int report_explain(const char *id)
 {
 	int found = 0;
@@ -245,9 +257,11 @@ int report_explain(const char *id)
 		for (int l = 0, n = 0; l < NSBOX_LAYER_MAX; l++)
 			if (row->walls & NSBOX_LAYER_BIT(l))
 				printf("%s%s", n++ ? ", each enough: " : "", nsbox_layer_name(l));
-		printf("%s\n  control   %s\n", row->walls ? "" : "the set-up of every run",
-		       row->control == AS_CALLER ? "the caller itself, outside"
-						 : "a stand-in for a host, thrown away");
+		printf("%s\n", row->walls ? "" : "the set-up of every run");
+		explain_gap(row);
+		printf("  control   %s\n", row->control == AS_CALLER
+						   ? "the caller itself, outside"
+						   : "a stand-in for a host, thrown away");
 	}
 	for (size_t i = 0; i < catalogue_n; i++)
 		if (!strcmp(catalogue[i].id, id) && strcmp(catalogue[i].where, "selftest") != 0)

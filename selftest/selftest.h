@@ -154,6 +154,8 @@ struct verdict judge_ending(const struct probe_row *row, const struct ending *e)
 const char *not_applicable(const struct probe_row *row, const struct box *b, int tier);
 /* In the tier "process", of a run that these layers held: what it reached is an escape, or declared. */
 void process_verdict(const struct probe_row *row, uint32_t enforced, struct verdict *v);
+/* Which enum nsbox_gap lets a probe through where a run has these layers, or -1. */
+int process_gap(const struct probe_row *row, uint32_t enforced);
 int worst(const struct row_result *r); /* enum verdict_kind */
 void count_verdicts(const struct suite *s, unsigned counts[V_MAX]);
 

@@ -305,6 +305,9 @@ def test_words(t):
     t.ok(status == 0 and len(ids) == len(set(ids)) and len(ids) > 60, "probes are listed, each once")
     status, out, _ = selftest("--explain", "E04-abstract")
     t.ok(status == 0 and "net, each enough: landlockScopes" in out, "one is explained", out)
+    _, out, _ = selftest("--explain", "C10")
+    t.ok("process   not stopped: processes\n" in out and out.count("process   not stopped") == 1,
+         "also what the tier process does not stop", out)
     for options, words in ((["--only", "Z99"], "there is no probe 'Z99'"), (["--tier", "best"], "not 'best'"),
                            (["--mutate", "--tier", "cgroup"], "--tier process"),
                            (["--explain", "Z99"], "there is no attack 'Z99'"), (["x"], "takes no operand"),
