@@ -55,6 +55,7 @@ const char *const job_priority_names[] = { "low", "normal", "high", NULL }; /* q
 static const struct json_field python_fields[] = {
 	COMMON_FIELDS,
 	{ "session_id", rq_session,   AT(session_id), .min = 1, .max = SESSION_ID_MAX, .nullable = true },
+	{ "session_must_exist", json_take_bool, AT(session_must_exist) },
 	{ "code",          json_take_string, AT(code), .max = REQUEST_BODY_MAX, .required = true },
 	{ "function_name", json_take_string, AT(function), .max = 1024, .nullable = true },
 	{ "params",        json_take_object, AT(params), .nullable = true },
@@ -66,6 +67,7 @@ static const struct json_field python_fields[] = {
 static const struct json_field command_fields[] = {
 	COMMON_FIELDS,
 	{ "session_id", rq_session,   AT(session_id), .min = 1, .max = SESSION_ID_MAX, .nullable = true },
+	{ "session_must_exist", json_take_bool, AT(session_must_exist) },
 	{ "command", rq_command,     AT(argv) },
 	{ "argv",    rq_argv,        AT(argv) },
 	{ "skill",   rq_skill },

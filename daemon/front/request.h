@@ -54,6 +54,7 @@ struct job_spec {
 	uint32_t tty_rows, tty_cols; /* 0: as ever */
 	bool interactive;	     /* events at once, standard input as it comes */
 	char *session_id;	     /* NULL: a sandbox of its own */
+	bool session_must_exist;     /* it is not for this request to make it */
 	uint64_t idle_ms, ttl_ms;    /* of a session, 0: as configured */
 	uint32_t max_commands;	     /* of a session, 0: any number */
 	char *snapshot_id;	     /* what a session begins with, NULL: nothing */

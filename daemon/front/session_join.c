@@ -186,6 +186,11 @@ int session_join(struct front *f, const struct who *who, const char *workspace,
 	if (r < 0)
 		return r;
 	(void)session_find(f, who, spec->session_id, workspace, &s);
+	if (!s && spec->session_must_exist) {
+		nsbox_fail(err, NSBOX_E_INVALID, 0, "no session has the id '%.64s'",
+			   spec->session_id);
+		return -ENOENT;
+	}
 	r = s ? check_fit(s, spec, terms, err) : make_new(f, who, workspace, spec, &s, err);
 	if (r < 0 || !s)
 		return r;

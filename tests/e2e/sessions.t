@@ -219,6 +219,10 @@ def kept():
     out.equal(status, 400, "more time than the session's is refused")
     status, answer = run("kept", "true", resources={"memory_mb": 64})
     out.equal(status, 409, "another policy is refused")
+    out.equal(run("kept", "echo in it", session_must_exist=True)[1]["stdout"], "in it\n", "a command that makes no session")
+    for path, body in (("command", {"command": "true"}), ("python-function", {"code": "def f(): return 1"})):
+        body.update(session_id="never", session_must_exist=True)
+        out.equal((daemon.ask("POST", "/v1/execute/" + path, body)[0], info("never")), (404, None), "%s: where there is none" % path)
     status, answer = run("kept", "cat a", files=[{"path": "a", "content": "b"}])
     out.equal((status, answer.get("stdout")), (200, "b"), "files come with any command")
     status, answer = run("other", "ls; pgrep -c -x sleep")
