@@ -317,14 +317,14 @@ class Session(contextlib.AbstractContextManager["Session"]):
 
     def command(self, command: str | Sequence[str], **options: Any) -> Result:
         """Run a command in it; its processes and files stay until the session ends."""
-        self._ensure()
-        return self.client.command(command, session_id=self.id, **options)
+        body = command_body(command, dict(options, session_id=self.id))
+        return Result.of(self._call("POST", "/v1/execute/command", self.client._ours(body)))
 
-    def python(self, code: str, function: str | None = None, params: Mapping[str, Any] | None = None,
-               **options: Any) -> Result:
+    def python(self, code: str, function: str | None = None, params: Mapping[str, Any] | None = None, *,
+               options: Mapping[str, Any] | None = None, **arguments: Any) -> Result:
         """Call a function in it, which finds the files of the session, and leaves its own there."""
-        self._ensure()
-        return self.client.python(code, function, params, session_id=self.id, **options)
+        body = python_body(code, function, params, arguments, dict(options or {}, session_id=self.id))
+        return Result.of(self._call("POST", "/v1/execute/python-function", self.client._ours(body)))
 
     def info(self) -> dict[str, Any]:
         return dict(self.client.call("GET", self._path()))
@@ -334,9 +334,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
 
         For root and the service's owner alone. Workspace, home directory and skills are no part of it.
         """
-        self._ensure()
         path = "/v1/sessions/" + quoted(self.id) + "/commit" + query(workspace_id=self.client.workspace)
-        return str(self.client.call("POST", path, {"image": image})["id"])
+        return str(self._call("POST", path, {"image": image})["id"])
 
     def end(self) -> None:
         """End it, with all that runs in it. One that is over already is no error."""
@@ -353,9 +352,16 @@ class Session(contextlib.AbstractContextManager["Session"]):
             path += "/files/" + quoted(file)
         return path + query(workspace_id=self.client.workspace, **values)
 
-    def _files(self, method: str, path: str, body: Any = None, **values: Any) -> dict[str, Any]:
+    def _fetch(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> bytes:
+        """Every request that needs the session to be there."""
         self._ensure()
-        return dict(self.client.call(method, self._path(path, **values), body))
+        return self.client.fetch(method, path, body, headers)
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        return json.loads(self._fetch(method, path, body))
+
+    def _files(self, method: str, path: str, body: Any = None, **values: Any) -> dict[str, Any]:
+        return dict(self._call(method, self._path(path, **values), body))
 
     # Files, by absolute paths as commands see them
 
@@ -365,8 +371,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if start is not None or size is not None:
             first = start or 0
             headers["Range"] = "bytes=%d-%s" % (first, "" if size is None else first + size - 1)
-        self._ensure()
-        return self.client.fetch("GET", self._path(path), None, headers)
+        return self._fetch("GET", self._path(path), None, headers)
 
     def put(self, path: str, data: Content, *, mode: int | None = None, parents: bool = True,
             exclusive: bool = False) -> Entry:
@@ -399,8 +404,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
 
     def download(self, path: str) -> bytes:
         """A tree as a tar archive."""
-        self._ensure()
-        return self.client.fetch("GET", self._path(path, archive=True))
+        return self._fetch("GET", self._path(path, archive=True))
 
     def list(self, path: str, *, recursive: bool = False, glob: str | None = None) -> list[Entry]:
         """What a directory holds, or what matches the pattern below it."""

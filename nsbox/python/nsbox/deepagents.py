@@ -119,16 +119,6 @@ def _code(error: Error) -> str:
     return text
 
 
-def _path(path: str) -> str:
-    return posixpath.normpath(posixpath.join(WORKSPACE, path))
-
-
-def _info(base: str, entry: Entry) -> dict[str, Any]:
-    when = datetime.datetime.fromtimestamp(entry.mtime_ms / 1000, datetime.timezone.utc)
-    return {"path": posixpath.join(base, entry.path), "is_dir": entry.type == "directory", "size": entry.size,
-            "modified_at": when.isoformat()}
-
-
 _Base: Any = getattr(_protocol, "SandboxBackendProtocol", object)
 
 
@@ -143,6 +133,19 @@ class SandboxBackend(_Base):  # type: ignore[misc]
     @property
     def id(self) -> str:
         return "nsbox-" + self.session.id
+
+    # Paths: where one is in the sandbox, and how a place there is told
+
+    def _path(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(WORKSPACE, path))
+
+    def _told(self, place: str) -> str:
+        return place
+
+    def _info(self, base: str, entry: Entry) -> dict[str, Any]:
+        when = datetime.datetime.fromtimestamp(entry.mtime_ms / 1000, datetime.timezone.utc)
+        return {"path": self._told(posixpath.join(base, entry.path)), "is_dir": entry.type == "directory",
+                "size": entry.size, "modified_at": when.isoformat()}
 
     # Commands
 
@@ -181,15 +184,15 @@ class SandboxBackend(_Base):  # type: ignore[misc]
     # Files
 
     def ls(self, path: str) -> Any:
-        base = _path(path)
+        base = self._path(path)
         try:
-            return _answer(LsResult, entries=[_info(base, e) for e in self.session.list(base)])
+            return _answer(LsResult, entries=[self._info(base, e) for e in self.session.list(base)])
         except Error as error:
             return _answer(LsResult, error=str(error))
 
     def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> Any:
         """Lines from `offset` (from 0) on; as text with numbers where deepagents is older than its ReadResult."""
-        path, offset = _path(file_path), max(offset, 0)
+        path, offset = self._path(file_path), max(offset, 0)
         old = _protocol is not None and not hasattr(_protocol, "ReadResult")
         if limit <= 0 and not old:
             return _answer(ReadResult, file_data={"content": "", "encoding": "utf-8"}, no_lines_requested=True)
@@ -201,7 +204,7 @@ class SandboxBackend(_Base):  # type: ignore[misc]
             lines = raw.decode("utf-8").splitlines(keepends=True)
         except UnicodeDecodeError:
             if old:
-                return "Error: '%s' is no text" % path
+                return "Error: '%s' is no text" % self._told(path)
             data = {"content": base64.b64encode(raw).decode("ascii"), "encoding": "base64"}
             return _answer(ReadResult, file_data=data)
         some = lines[offset:offset + max(limit, 0)]
@@ -218,20 +221,20 @@ class SandboxBackend(_Base):  # type: ignore[misc]
 
     def write(self, file_path: str, content: str) -> Any:
         """Make a new file; one that is there stays as it is."""
-        path = _path(file_path)
+        path = self._path(file_path)
         try:
             self.session.put(path, content, exclusive=True)
-            return _answer(WriteResult, path=path)
+            return _answer(WriteResult, path=self._told(path))
         except ServiceError as error:
             if error.status == 409 or "File exists" in str(error):
                 return _answer(WriteResult, error="Cannot write to %s because it already exists. Read and then make an "
-                               "edit, or write to a new path." % path)
+                               "edit, or write to a new path." % self._told(path))
             return _answer(WriteResult, error=str(error))
         except Error as error:
             return _answer(WriteResult, error=str(error))
 
     def edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> Any:
-        path = _path(file_path)
+        path = self._path(file_path)
         if not old_string:
             return _answer(EditResult, error="Error: the string to be replaced is empty")
         try:
@@ -244,37 +247,38 @@ class SandboxBackend(_Base):  # type: ignore[misc]
                                "all instances, or provide a more specific string with surrounding context." % (old_string, n))
             self.session.put(path, text.replace(old_string, new_string))
         except UnicodeDecodeError:
-            return _answer(EditResult, error="Error: '%s' is no text" % path)
+            return _answer(EditResult, error="Error: '%s' is no text" % self._told(path))
         except Error as error:
             return _answer(EditResult, error="Error: %s" % error)
-        return _answer(EditResult, path=path, occurrences=n)
+        return _answer(EditResult, path=self._told(path), occurrences=n)
 
     def delete(self, file_path: str) -> Any:
-        path = _path(file_path)
+        path = self._path(file_path)
         try:
             self.session.remove(path)
-            return _answer(DeleteResult, path=path)
+            return _answer(DeleteResult, path=self._told(path))
         except Error as error:
             return _answer(DeleteResult, error=str(error))
 
     def grep(self, pattern: str, path: str | None = None, glob: str | None = None, *,
              max_count: int | None = None) -> Any:
         """Lines that hold the text, literally."""
-        base = _path(path or WORKSPACE)
+        base = self._path(path or WORKSPACE)
         # A pattern without a slash is for names, wherever they are.
         where = "**/" + glob if glob and "/" not in glob else glob
         try:
             found = self.session.grep(base, pattern, glob=where)
         except Error as error:
             return _answer(GrepResult, error=str(error))
-        matches = [{"path": posixpath.join(base, m.path) if m.path else base, "line": m.line, "text": m.text} for m in found]
+        matches = [{"path": self._told(posixpath.join(base, m.path) if m.path else base), "line": m.line, "text": m.text}
+                   for m in found]
         cut = max_count is not None and len(matches) > max_count
         return _answer(GrepResult, matches=matches[:max_count] if cut else matches, truncated=cut)
 
     def glob(self, pattern: str, path: str = WORKSPACE) -> Any:
-        base = _path(path)
+        base = self._path(path)
         try:
-            return _answer(GlobResult, matches=[_info(base, e) for e in self.session.list(base, glob=pattern.lstrip("/"))])
+            return _answer(GlobResult, matches=[self._info(base, e) for e in self.session.list(base, glob=pattern.lstrip("/"))])
         except Error as error:
             return _answer(GlobResult, error=str(error))
 
@@ -282,7 +286,7 @@ class SandboxBackend(_Base):  # type: ignore[misc]
         answers = []
         for path, content in files:
             try:
-                self.session.put(_path(path), content)
+                self.session.put(self._path(path), content)
                 answers.append(_answer(FileUploadResponse, path=path, error=None))
             except Error as error:
                 answers.append(_answer(FileUploadResponse, path=path, error=_code(error)))
@@ -292,7 +296,7 @@ class SandboxBackend(_Base):  # type: ignore[misc]
         answers = []
         for path in paths:
             try:
-                content = self.session.get(_path(path))
+                content = self.session.get(self._path(path))
                 answers.append(_answer(FileDownloadResponse, path=path, content=content, error=None))
             except Error as error:
                 answers.append(_answer(FileDownloadResponse, path=path, content=None, error=_code(error)))
