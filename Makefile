@@ -469,8 +469,9 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	$(Q)$(INSTALL) -m 644 nsbox/completion/nsbox.bash $(D)$(BASHCOMPDIR)/nsbox
 	$(Q)$(INSTALL) -m 644 nsbox/completion/_nsbox $(D)$(ZSHCOMPDIR)/
 	$(Q)$(INSTALL) -m 644 nsbox/completion/nsbox.fish $(D)$(FISHCOMPDIR)/
-	$(Q)$(INSTALL) -d $(D)$(MAXKBDIR)/nsbox_maxkb
+	$(Q)$(INSTALL) -d $(D)$(MAXKBDIR)/nsbox_maxkb/nsbox
 	$(Q)$(INSTALL) -m 644 maxkb/nsbox_maxkb/*.py $(D)$(MAXKBDIR)/nsbox_maxkb/
+	$(Q)$(INSTALL) -m 644 nsbox/python/nsbox/*.py $(D)$(MAXKBDIR)/nsbox_maxkb/nsbox/
 	$(Q)$(INSTALL) -d $(D)$(MAXKBDIR)/kits
 	$(Q)$(INSTALL) -m 644 maxkb/nsbox_maxkb.pth.in $(D)$(MAXKBDIR)/
 	$(Q)$(INSTALL) -m 644 maxkb/kits/*.yaml maxkb/kits/*.json $(D)$(MAXKBDIR)/kits/

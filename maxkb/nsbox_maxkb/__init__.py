@@ -11,7 +11,10 @@ to it.
     settings   MaxKB's variables and our own
     client     HTTP to nsboxd
     tool       ToolExecutor: exec_code, get_tool_mcp_config
-    shell      SandboxShellBackend: a skill's commands
+    shell      SandboxShellBackend: a skill's commands and files
+    backend    its methods, over a session
+    chat       a session for a conversation's directory, from its first use to its end
+    nsbox      the Python client, as in nsbox/python
     stdio      a program: one MCP server in a sandbox, its streams passed through
     __main__   for people: python3 -m nsbox_maxkb check | variables
 

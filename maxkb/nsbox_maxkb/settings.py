@@ -28,7 +28,7 @@ VARIABLES = tuple(Variable(*row) for row in (
      "open: hosts but those that are always denied or banned; none; unset: open where the service grants it"),
     ("NSBOX_PIDS", HONOURED, "processes and threads of a run; default 128"),
     ("NSBOX_RESULT_MB", HONOURED, "size of a tool's result; default 128"),
-    ("NSBOX_SKILL_MEM_MB", HONOURED, "memory of a skill's command; default 1024"),
+    ("NSBOX_SKILL_MEM_MB", HONOURED, "memory of a conversation's session, all its commands together; default 1024"),
     ("NSBOX_QUEUE_SECONDS", HONOURED, "how long a call may wait for its turn; default 600"),
     ("SANDBOX", SUPERSEDED, "tools run in a sandbox whatever it says; 0 is not needed any more"),
     ("SANDBOX_HOME", SUPERSEDED, "nothing is written there; a run has a working directory of its own"),

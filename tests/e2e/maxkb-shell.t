@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The drop-in for MaxKB, skills: commands through SandboxShellBackend, and what becomes of its directory."""
+"""The drop-in for MaxKB, skills: commands and file tools through SandboxShellBackend, in a session for each directory."""
 
 import os
 import shutil
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
@@ -36,6 +37,16 @@ def tree():
 
 def run(command, root=None, **more):
     return server.tell(dict(more, shell=command, root=root or tree()))["value"]
+
+
+def tool(name, root, *args):
+    """A file tool's answer."""
+    answer = server.tell({"files": name, "root": root, "args": args})
+    return answer["value"] if "value" in answer else {"raised": answer}
+
+
+def content(path, root):
+    return (tool("read", root, path)["file_data"] or {}).get("content")
 
 
 def read(*names):
@@ -75,44 +86,134 @@ def test_lines(t):
         t.equal((got["output"], got["exit_code"], got["truncated"]), (output, status, False), "%r" % command)
 
 
-def test_directory(t):
+def test_files(t):
+    """Commands and file tools, by the same paths."""
     root = tree()
-    run("mkdir -p out/deep; echo 表 > out/deep/report.txt; printf '\\0\\1' > out/data.bin; echo s > skills/report/state",
-        root)
-    t.equal(read(root, "out", "deep", "report.txt"), "表\n", "what a command writes is there for file tools")
-    t.equal(read(root, "skills", "report", "state"), "s\n", "beside a skill's code, too")
-    with open(os.path.join(root, "out", "data.bin"), "rb") as f:
-        t.equal(f.read(), b"\0\1", "byte for byte")
-    with open(os.path.join(root, "note.txt"), "w", encoding="utf-8") as f:
-        f.write("by a file tool\n")
-    t.equal(run("cat note.txt; cat /note.txt", root)["output"], "by a file tool\nby a file tool\n",
-            "and what they write for commands, by either path")
-    run("echo x > /tmp/scratch.txt", root)
-    t.equal((read(root, "tmp", "scratch.txt"), run("cat /tmp/scratch.txt", root)["output"]), ("x\n", "x\n"),
-            "/tmp is the same to both, and stays")
-    run("rm out/data.bin; mv note.txt moved.txt", root)
-    t.equal((os.path.exists(os.path.join(root, "out", "data.bin")), os.path.exists(os.path.join(root, "note.txt")),
-             read(root, "moved.txt")), (False, False, "by a file tool\n"), "what is removed or moved is so here")
-    t.equal(read(root, "skills", "report", ".env"), "KEY=值\n", "what nobody touched stays")
+    run("mkdir -p out/deep; echo 表 > out/deep/report.txt; printf '\\377\\1' > out/data.bin; echo s > /skills/report/state; "
+        "echo x > /tmp/scratch.txt", root)
+    t.equal(content("/out/deep/report.txt", root), "表\n", "what a command writes is there for file tools")
+    t.equal(content("/skills/report/state", root), "s\n", "beside a skill's code, too")
+    t.equal(content("/tmp/scratch.txt", root), "x\n", "/tmp is the same to both")
+    t.equal(content("/workspace/out/deep/report.txt", root), "表\n", "and so is the place that pwd tells")
+    t.equal(tool("read", root, "/out/data.bin")["file_data"], {"content": "/wE=", "encoding": "base64"}, "byte for byte")
+    t.equal(tool("write", root, "/note.txt", "by a file tool\n")["path"], "/note.txt", "a file tool writes")
+    t.equal(run("cat note.txt; cat /note.txt", root)["output"], "by a file tool\n" * 2, "and commands read it, by either path")
+    t.ok("already exists" in tool("write", root, "/note.txt", "")["error"], "a file that is there stays")
+    t.equal(tool("edit", root, "/skills/report/SKILL.md", "report", "rapport")["occurrences"], 1, "a skill's file is edited")
+    t.equal(run("cat /skills/report/SKILL.md", root)["output"], "# rapport\n", "for commands as well")
+    t.equal(sorted((e["path"], e["is_dir"]) for e in tool("ls", root, "/")["entries"]),
+            [("/note.txt", False), ("/out", True), ("/skills", True), ("/tmp", True)], "the root")
+    t.equal([(e["path"], e["is_dir"]) for e in tool("ls_info", root, "/skills")], [("/skills/report", True)], "skills, as they are looked for")
+    t.equal(tool("download_files", root, ["/skills/report/.env", "/none"]),
+            [{"path": "/skills/report/.env", "content": "KEY=值\n", "error": None},
+             {"path": "/none", "content": None, "error": "file_not_found"}], "and taken")
+    t.equal([tool("ls_info", root, "/none"), bool(tool("ls", root, "/none")["error"])], [[], True], "of nothing there is nothing")
+    t.equal([e["path"] for e in tool("glob", root, "*.txt")["matches"]], ["/note.txt", "/out/deep/report.txt", "/tmp/scratch.txt"],
+            "names in all of the root")
+    t.equal([e["path"] for e in tool("glob", root, "/skills/**/*.py")["matches"]], ["/skills/report/tool.py"], "below a skill")
+    t.equal(sorted((m["path"], m["line"]) for m in tool("grep", root, "from")["matches"]),
+            [("/skills/report/run.sh", 2), ("/skills/report/tool.py", 2)], "text in all of the root")
+    t.equal(tool("grep_raw", root, "by a file", "/", "*.txt")[0]["text"], "by a file tool", "in files of a name")
+    t.equal(tool("upload_files", root, [("/up/é.txt", "é")])[0]["error"], None, "upload")
+    t.equal(run("cat up/é.txt; rm -r up; mv note.txt moved.txt", root)["output"], "é", "a command sees, removes and moves")
+    t.ok("No such file" in tool("read", root, "/note.txt")["error"] and content("/moved.txt", root), "and so it is for file tools")
+    t.equal(tool("delete", root, "/moved.txt")["error"], None, "removed")
+    t.equal(tool("outputs", root), [["/out/data.bin", 2], ["/out/deep/report.txt", 4], ["/skills/report/SKILL.md", 10],
+                                    ["/skills/report/state", 2]], "what is new or another than what went in is listed")
+    t.equal([read(root, "skills", "report", "SKILL.md"), sorted(os.listdir(root))], ["# report\n", ["skills"]],
+            "MaxKB's own directory stays as it was")
+    with maxkb.MaxKB(site, NSBOX_SOCKET="/nonexistent") as other:
+        got = [other.tell({"files": name, "root": root, "args": ["/"]}) for name in ("ls_info", "ls")]
+    t.ok("cannot be reached" in got[0]["error"] and "cannot be reached" in got[1]["value"]["error"], "no service: said, not empty", str(got))
 
 
-def test_hostile(t):
+def test_links(t):
+    """A link that a command leaves where a file tool of MaxKB's will look."""
     root = tree()
-    command = ("ln -s %s link; ln -s / up; mkfifo pipe; ln -s %s skills/report/ln; echo kept > kept; "
-               "rm -r skills/report/tool.py; ln -s %s skills/report/tool.py" % (secret, place, secret))
-    got = run(command, root)
-    t.equal(got["exit_code"], 0, "links, pipes: a run may make what it likes")
-    names = sorted(name for where, dirs, files in os.walk(root) for name in dirs + files
-                   if os.path.islink(os.path.join(where, name)) or not os.path.exists(os.path.join(where, name)))
-    t.equal(names, [], "none of them gets out")
-    t.equal(read(root, "kept"), "kept\n", "what lies beside them does")
-    owners = {os.lstat(os.path.join(where, name)).st_uid for where, dirs, files in os.walk(root) for name in dirs + files}
-    t.equal(owners, {os.geteuid()}, "all that is here is MaxKB's own")
-    t.equal(read(secret), "the secret of this test\n", "and nothing else was touched")
-    got = run("cat %s; cat link; ls %s" % (secret, place), root)
-    t.ok("the secret" not in got["output"] and got["exit_code"], "nothing of the host is seen", str(got))
+    got = run("ln -s %s link; ln -s %s skills/report/ln; mkfifo pipe; rm skills/report/tool.py; ln -s %s skills/report/tool.py; "
+              "echo plain > plain" % (secret, place, secret), root)
+    t.equal(got["exit_code"], 0, "a command may make what it likes")
+    t.ok(content("/plain", root) == "plain\n" and not tool("edit", root, "/plain", "plain", "edited")["error"] and
+         content("/plain", root) == "edited\n", "an ordinary file is read and written")
+    for path in ("/link", "/skills/report/tool.py", "/skills/report/ln/secret", "/pipe", secret):
+        got = tool("read", root, path)
+        t.ok(got["error"] and not got["file_data"], "%s: not read" % path.replace(secret, "/SECRET"), str(got))
+    tool("edit", root, "/link", "secret", "changed")
+    tool("write", root, "/link", "changed")
+    tool("upload_files", root, [("/link", "changed"), ("/skills/report/ln/new", "changed")])
+    t.equal([read(secret), os.path.exists(os.path.join(place, "new"))], ["the secret of this test\n", False],
+            "nor written through")
+    got = run("cat %s; ls %s" % (secret, place), root)
+    t.ok("the secret" not in got["output"] and got["exit_code"], "nothing of the host is seen by a command", str(got))
+    # The same file tools with the rights of MaxKB's process, on a directory with such a link.
     os.symlink(secret, os.path.join(root, "mine"))
-    t.ok("the secret" not in run("cat mine", root)["output"], "a link that somebody made here does not lead out either")
+    with maxkb.MaxKB(site, NSBOX_SOCKET=daemon.socket, TOOL_EXECUTOR_BACKEND="local") as other:
+        ask = lambda name, *args: other.tell({"files": name, "root": root, "args": args})["value"]
+        t.equal(ask("read", "/mine")["file_data"]["content"], "the secret of this test\n", "MaxKB's own read such a link")
+        ask("edit", "/mine", "secret", "Secret")
+    t.equal(read(secret), "the Secret of this test\n", "and write through it")
+    with open(secret, "w", encoding="ascii") as f:
+        f.write("the secret of this test\n")
+    root = tree()
+    os.symlink(secret, os.path.join(root, "mine"))
+    t.ok("the secret" not in run("cat mine", root)["output"] and tool("read", root, "/mine")["error"],
+         "a link that was there before goes in no further than its name")
+
+
+def sessions():
+    return {row["id"]: row for row in daemon.ask("GET", "/v1/sessions")[1]["sessions"]}
+
+
+def mine(root):
+    return [name for name in sessions() if os.path.basename(root) in name]
+
+
+def test_session(t):
+    root = tree()
+    run("(while :; do date +%s.%N > beat; sleep 0.1; done) >/dev/null 2>&1 & echo $! > pid; export A=b; cd /tmp", root)
+    t.equal(run("kill -0 $(cat pid) && echo lives; echo $A; pwd", root)["output"], "lives\n\n/workspace\n",
+            "what a command has started in the background lives on; variables and place are its own")
+    t.equal(len(mine(root)), 1, "one session for all that has to do with a directory")
+    t.equal(server.tell({"shell": "sleep 600 & sleep 600", "root": root, "cancel": 1})["value"], "given up", "a caller that gives up")
+    t.ok(tap.wait_until(lambda: run("pgrep -c sleep", root)["output"].startswith("1\n"), 20),
+         "ends what its command has started, and nothing else", str(run("ps ax", root)))
+    server.tell({"vanish": root})
+    t.ok(tap.wait_until(lambda: not mine(root), 20), "with the directory the session goes")
+    got = run("true", root)
+    t.ok("directory is gone" in got["output"] and got["exit_code"] == 1, "and nothing runs there any more", str(got))
+    os.makedirs(root)
+    t.equal(run("ls -A; cat beat", root)["exit_code"], 1, "a new directory of the name has a session of its own")
+    with maxkb.MaxKB(site, NSBOX_SOCKET=daemon.socket, NSBOX_PYTHON="/usr/bin/python3") as other:
+        root = tree()
+        other.tell({"shell": "mkdir out; echo 12345 > 'out/b\na'; echo 1 > out/c; sleep 600 >/dev/null 2>&1 &", "root": root})
+        t.equal(len(mine(root)), 1, "another process")
+        other.tell({"shell": "echo > out/c; sleep 100", "root": root, "later": True})
+        tap.wait_until(lambda: sessions()[mine(root)[0]]["running"], 20)
+        began = time.monotonic()
+        said = other.end()
+    t.equal(mine(root), [], "its end is that of its sessions")
+    t.ok(time.monotonic() - began < 60, "which it does not wait for")
+    t.ok('leaves "/out/b\\na" (6 bytes), "/out/c" (1 bytes)' in said, "and tells what they leave", said)
+    other = maxkb.MaxKB(site, NSBOX_SOCKET=daemon.socket)
+    other.tell({"shell": "true", "root": root})
+    other.process.kill()
+    other.end()
+    t.equal(len(mine(root)), 1, "one that is killed leaves them to the service")
+
+
+def test_idle(t):
+    with service.Daemon(options=["--session-idle", "1"]) as idle, \
+            maxkb.MaxKB(site, NSBOX_SOCKET=idle.socket, NSBOX_PYTHON="/usr/bin/python3") as other:
+        root = tree()
+        other.tell({"shell": "echo 1 > kept", "root": root})
+        t.ok(tap.wait_until(lambda: not idle.ask("GET", "/v1/sessions")[1]["sessions"], 30), "the service ends what is idle")
+        got = other.tell({"shell": "ls /skills/report/run.sh kept 2>/dev/null", "root": root})["value"]["output"]
+        t.equal(got, "/skills/report/run.sh\n\n[nsbox] the session had ended, and this is a new one: what commands had "
+                "written before is gone\n\nExit code: 2", "the next use makes another, and says so")
+        t.equal(other.tell({"shell": "true", "root": root})["value"]["output"], "<no output>", "once")
+        tap.wait_until(lambda: not idle.ask("GET", "/v1/sessions")[1]["sessions"], 30)
+        t.equal(other.tell({"files": "read", "root": root, "args": ["/skills/report/SKILL.md"]})["value"]["file_data"]["content"],
+                "# report\n", "a file tool as well")
 
 
 def test_limits(t):
@@ -124,7 +225,7 @@ def test_limits(t):
     t.equal((got["output"], got["exit_code"]), (
         "Error: Command timed out after 1 seconds (custom timeout). The command may be stuck or require more time.",
         124), "a limit of its own")
-    t.equal(read(root, "early"), "kept\n", "what was written before it is there")
+    t.equal(content("/early", root), "kept\n", "what was written before it is there")
     got = run("sleep 60", default_timeout=1)
     t.equal(got["output"], "Error: Command timed out after 1 seconds. For long-running commands, re-run using the "
             "timeout parameter.", "the default limit")
@@ -167,7 +268,7 @@ def main():
     site = maxkb.install(os.path.join(place, "site"))
     with service.Daemon() as daemon, maxkb.MaxKB(site, NSBOX_SOCKET=daemon.socket,
                                                  NSBOX_PYTHON="/usr/bin/python3") as server:
-        status = tap.run([test_lines, test_directory, test_hostile, test_limits, test_shape])
+        status = tap.run([test_lines, test_files, test_links, test_session, test_idle, test_limits, test_shape])
         if status:
             sys.stderr.write(daemon.log()[-3000:])
     return status

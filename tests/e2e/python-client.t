@@ -115,6 +115,7 @@ def test_sessions(t):
         t.equal(sorted(e.path for e in s.list("/workspace")), ["a.txt", "d"], "list")
         t.equal([e.path for e in s.list("/workspace", glob="**/*.txt") if e.type == "file"].__len__(), 2, "glob")
         t.equal([m.line for m in s.grep("/workspace", "beta", ignore_case=True)], [1, 2], "grep")
+        t.equal(s.grep("/workspace", "delta"), [], "of nothing there is nothing")
         r = s.python("def f(a, b): return open('a.txt').read() + a + b", None, {"a": "1"}, b="2")
         t.equal(r.data, "alpha\n12", "a function finds its files")
         s.mkdir("/workspace/e/f")

@@ -387,7 +387,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
     def grep(self, path: str, text: str, *, glob: str | None = None, ignore_case: bool = False) -> list[Match]:
         """Lines below path that hold the text."""
         answer = self._files("GET", path, grep=text, glob=glob, ignore_case=ignore_case)
-        return [Match.of(m) for m in answer["matches"]]
+        return [Match.of(m) for m in answer.get("matches", ())]
 
     def mkdir(self, path: str, *, parents: bool = True) -> None:
         self._files("POST", path, mkdir=True, parents=parents)

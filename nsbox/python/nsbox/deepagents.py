@@ -152,30 +152,33 @@ class SandboxBackend(_Base):  # type: ignore[misc]
     def execute(self, command: str, *, timeout: int | None = None) -> Any:
         """Run a command line by the sandbox's shell, in /workspace."""
         if not command or not isinstance(command, str):
-            return _answer(ExecuteResponse, output="Error: Command must be a non-empty string.", exit_code=1)
+            return self._response("Error: Command must be a non-empty string.", 1)
         if timeout is not None and timeout <= 0:
             raise ValueError("timeout must be positive, got %s" % timeout)
         seconds = timeout if timeout is not None else self._default_timeout
         try:
             result = self.session.command(command, timeout_seconds=seconds)
         except Error as error:
-            return _answer(ExecuteResponse, output="Error executing command (%s): %s" % (type(error).__name__, error),
-                           exit_code=1)
+            return self._response("Error executing command (%s): %s" % (type(error).__name__, error), 1)
         output, cut = self._output(result.stdout, result.stderr)
         cut = cut or bool(result.raw.get("stdout_truncated") or result.raw.get("stderr_truncated"))
         if result.cause == "wallTime":
-            return _answer(ExecuteResponse, output="%s\n\nError: Command timed out after %s seconds. For long-running "
-                           "commands, re-run using the timeout parameter." % (output, seconds), exit_code=124, truncated=cut)
+            return self._response("%s\n\nError: Command timed out after %s seconds. For long-running commands, re-run "
+                                  "using the timeout parameter." % (output, seconds), 124, cut)
         if result.cause not in ("exit", "signal"):
             output += "\n\n[nsbox] ended by %s: %s" % (result.cause, result.msg)
         if result.exit_code:
             output = "%s\n\nExit code: %d" % (output.rstrip(), result.exit_code)
-        return _answer(ExecuteResponse, output=output, exit_code=result.exit_code, truncated=cut)
+        return self._response(output, result.exit_code, cut)
 
-    def _output(self, stdout: bytes, stderr: bytes) -> tuple[str, bool]:
+    def _response(self, output: str, status: int, cut: bool = False) -> Any:
+        return _answer(ExecuteResponse, output=output, exit_code=status, truncated=cut)
+
+    def _output(self, stdout: bytes, stderr: bytes, remarks: Iterable[str] = ()) -> tuple[str, bool]:
         errors = stderr.decode("utf-8", "replace").strip()
         parts = [stdout.decode("utf-8", "replace")]
         parts += ["[stderr] " + line for line in errors.split("\n")] if errors else []
+        parts += ["[nsbox] " + remark for remark in remarks]
         output = "\n".join(part for part in parts if part) or "<no output>"
         if len(output) <= self._max_output:
             return output, False

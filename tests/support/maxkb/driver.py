@@ -5,17 +5,24 @@ file, then does what each line of standard input says and answers with a line.
     {"call": CODE, "keywords": TEXT, "function": NAME}   keywords is a Python expression
     {"mcp": CODE, "id": ID}                              how a tool is started as an MCP server
     {"external": CONFIG}                                 how an external MCP server is reached
-    {"shell": COMMAND, "root": DIRECTORY, "timeout": N}  a skill's command
+    {"shell": COMMAND, "root": DIRECTORY, "timeout": N}  a skill's command; with "cancel": N given up after so long,
+                                                         with "later" in a thread that nobody asks
+    {"files": METHOD, "root": DIRECTORY, "args": [...]}  its file tools; bytes are told as text
+    {"vanish": DIRECTORY}                                as MaxKB removes it
     {"many": N, "code": CODE}                            N threads at once, each with n=its number
 
 Standard output holds the answers alone.
 """
+import asyncio
+import dataclasses
 import datetime
 import json
+import shutil
 import site
 import sys
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 if sys.argv[1] != "-":  # else it is installed where this Python looks itself
     site.addsitedir(sys.argv[1])
@@ -24,6 +31,7 @@ sys.path[:0] = sys.argv[2:]
 from common.utils import tool_code
 
 executor = tool_code.ToolExecutor()
+pool = ThreadPoolExecutor()
 NAMES = {"nan": float("nan"), "datetime": datetime, "UUID": uuid.UUID}
 
 
@@ -57,13 +65,50 @@ def many(order):
     return answers
 
 
-def shell(order):
+def backend_of(order):
     from application.flow.backend.sandbox_shell import SandboxShellBackend
 
     more = {"timeout": order["default_timeout"]} if "default_timeout" in order else {}
-    backend = SandboxShellBackend(root_dir=order["root"], virtual_mode=True, **more)
+    return SandboxShellBackend(root_dir=order["root"], virtual_mode=True, **more)
+
+
+async def give_up(awaited, seconds):
+    try:
+        return vars(await asyncio.wait_for(awaited, seconds))
+    except asyncio.TimeoutError:
+        return "given up"
+
+
+def shell(order):
+    backend = backend_of(order)
     limit = {"timeout": order["timeout"]} if "timeout" in order else {}
+    if "later" in order:
+        pool.submit(backend.execute, order["shell"])
+        return None
+    if "cancel" in order:
+        return attempt(lambda: asyncio.run(give_up(backend.aexecute(order["shell"]), order["cancel"])))
     return attempt(lambda: vars(backend.execute(order["shell"], **limit)))
+
+
+def plain(value):
+    """As JSON has it."""
+    if dataclasses.is_dataclass(value):
+        return {name: plain(v) for name, v in vars(value).items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def files(order):
+    args = order.get("args", [])
+    if order["files"] == "upload_files":
+        args = [[(path, text.encode()) for path, text in args[0]]]
+    return attempt(lambda: plain(getattr(backend_of(order), order["files"])(*args)))
+
+
+def vanish(order):
+    shutil.rmtree(order["vanish"])
+    return None
 
 
 class Tool:
@@ -87,7 +132,7 @@ def external(order):
     return attempt(sandbox_connection, order["external"])
 
 
-WISHES = {"external": external, "shell": shell, "many": many, "mcp": mcp, "call": call}
+WISHES = {"external": external, "vanish": vanish, "files": files, "shell": shell, "many": many, "mcp": mcp, "call": call}
 for text in sys.stdin:
     wish = json.loads(text)
     print(json.dumps(next(WISHES[key] for key in WISHES if key in wish)(wish)), flush=True)

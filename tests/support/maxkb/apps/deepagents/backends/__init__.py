@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of the backends as MaxKB's is built on: a directory, and limits."""
+"""As much of the backends as MaxKB's is built on: file tools that work on a directory with the rights of the process,
+and limits of commands."""
+import asyncio
+import os
 import pathlib
 
-from deepagents.backends.protocol import ExecuteResponse
+from deepagents.backends import protocol
 
 
 class LocalShellBackend:
@@ -18,4 +21,32 @@ class LocalShellBackend:
         return "local-01234567"
 
     def execute(self, command, *, timeout=None):
-        return ExecuteResponse("run by MaxKB itself", 0, False)
+        return protocol.ExecuteResponse("run by MaxKB itself", 0, False)
+
+    def place(self, path):
+        return os.path.join(self.cwd, path.lstrip("/"))
+
+    def ls(self, path):
+        return protocol.LsResult(entries=[{"path": name} for name in os.listdir(self.place(path))])
+
+    def read(self, file_path, offset=0, limit=2000):
+        with open(self.place(file_path), encoding="utf-8") as f:
+            return protocol.ReadResult(file_data={"content": f.read(), "encoding": "utf-8"})
+
+    def edit(self, file_path, old_string, new_string, replace_all=False):
+        text = self.read(file_path).file_data["content"]
+        with open(self.place(file_path), "w", encoding="utf-8") as f:
+            f.write(text.replace(old_string, new_string))
+        return protocol.EditResult(path=file_path, occurrences=1)
+
+    # Those that no test has do here.
+    def absent(self, *_, **__):
+        raise NotImplementedError
+
+    write = grep = glob = upload_files = download_files = ls_info = grep_raw = glob_info = delete = absent
+
+    async def aexecute(self, command, *, timeout=None):
+        return await asyncio.to_thread(self.execute, command, timeout=timeout)
+
+    async def aread(self, *args, **more):
+        return await asyncio.to_thread(self.read, *args, **more)
