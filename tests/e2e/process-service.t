@@ -245,7 +245,7 @@ def test_session(t):
         return s.run({"session_id": "s", "argv": list(argv), **more})
     stays, stopped = mark(), mark()
     t.equal(run("sh", "-c", "echo one >f; (setsid sleep %s >/dev/null 2>&1 &)" % stays).get("exit_code"), 0, "a command in it")
-    t.equal(len(alive(stays)), 1, "what it left behind, an orphan in a session of its own, lives on")
+    t.ok(tap.wait_until(lambda: len(alive(stays)) == 1, 20), "what it left behind, an orphan in a session of its own, lives on")
     t.equal(run("cat", "f").get("stdout"), "one\n", "the next finds what it wrote")
     t.equal(run("cat", "/workspace/f").get("stdout"), "one\n", "also by the run's own path")
     done = run("sh", "-c", TREE.format(stopped), timeout_seconds=1)
