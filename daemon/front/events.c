@@ -124,18 +124,19 @@ static int put_output(struct events *e, int which, const struct piece *p, bool m
 static int next_event(struct events *e)
 {
 	const struct job *j = e->job;
+	const struct job_run *run = j ? j->run : NULL;
 	const bool ended = e->row != NULL;
 	const struct piece pieces[2] = {
-		{ j ? j->out.data : (const char *)e->kept[0].data,
-		  j ? j->out.len : e->kept[0].len },
-		{ j ? j->err.data : (const char *)e->kept[1].data,
-		  j ? j->err.len : e->kept[1].len },
+		{ run ? run->out.data : (const char *)e->kept[0].data,
+		  run ? run->out.len : e->kept[0].len },
+		{ run ? run->err.data : (const char *)e->kept[1].data,
+		  run ? run->err.len : e->kept[1].len },
 	};
 
 	if (e->stage < QUEUED)
 		return put_queued(e);
 	/* Not before its program runs: until then it may go back to the queue. */
-	if (j && (j->started || ended || j->out.len || j->err.len))
+	if (j && (j->started || ended || pieces[0].len || pieces[1].len))
 		e->started_ms = j->started_unix_ms;
 	if (e->stage < STARTED && e->started_ms)
 		return put_stage(e, STARTED, "started", "started_ms", e->started_ms);

@@ -70,7 +70,7 @@ int evidence_finish(struct front *f, const struct job *j, struct nsbox_error *er
 {
 	struct json_object *o;
 	char hex[DIGEST_HEX] = "";
-	int r = put_network(f, "job", j->id, &j->network, err);
+	int r = put_network(f, "job", j->id, &j->run->network, err);
 
 	if (r < 0)
 		return r;
@@ -80,8 +80,8 @@ int evidence_finish(struct front *f, const struct job *j, struct nsbox_error *er
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "write to the audit");
 	json_put_text(o, "job", j->id);
 	json_put_text(o, "cause", job_cause(j));
-	json_put(o, "exit_code", json_object_new_int(j->res.exit_status));
-	put_known(o, "policy_sha256", j->policy_sha256);
+	json_put(o, "exit_code", json_object_new_int(j->run->res.exit_status));
+	put_known(o, "policy_sha256", j->run->policy_sha256);
 	if (j->receipt && digest_hex(j->receipt, j->receipt_len, hex, NULL) == 0)
 		json_put_text(o, "receipt_sha256", hex);
 	return audit_add(&f->audit, o, err);
@@ -171,17 +171,17 @@ static const char *decimal(char buf[24], uint64_t v)
 
 static void count_denials(struct metrics *m, const struct job *j)
 {
-	m->counter[METRIC_CALLS_REFUSED] += j->res.denied_untold;
-	for (uint32_t i = 0; i < j->res.denied_calls && i < NSBOX_DENIED_MAX; i++)
-		m->counter[METRIC_CALLS_REFUSED] += j->res.denied[i].times;
-	for (size_t i = 0; i < j->network.n_denials; i++)
-		m->counter[METRIC_NETWORK_REFUSED] += j->network.denials[i].times;
+	m->counter[METRIC_CALLS_REFUSED] += j->run->res.denied_untold;
+	for (uint32_t i = 0; i < j->run->res.denied_calls && i < NSBOX_DENIED_MAX; i++)
+		m->counter[METRIC_CALLS_REFUSED] += j->run->res.denied[i].times;
+	for (size_t i = 0; i < j->run->network.n_denials; i++)
+		m->counter[METRIC_NETWORK_REFUSED] += j->run->network.denials[i].times;
 }
 
 /* Commands of a session have no set-up of their own. */
 static void count_phases(struct metrics *m, const struct job *j)
 {
-	const struct nsbox_result *r = &j->res;
+	const struct nsbox_result *r = &j->run->res;
 	const bool made = r->setup_us && j->compiled_us;
 	const struct {
 		bool there;
@@ -214,18 +214,19 @@ void evidence_ended(struct front *f, const struct job *j)
 			m->cause[c]++;
 	metrics_observe(m, METRIC_H_WAIT, j->started_us - j->queued_us);
 	metrics_observe(m, METRIC_H_TOTAL, j->finished_us - j->started_us);
-	if (j->res.setup_us && j->compiled_us)
-		metrics_observe(m, METRIC_H_SETUP, j->res.setup_us);
-	if (j->res.wall_us)
-		metrics_observe(m, METRIC_H_RUN, j->res.wall_us);
+	if (j->run->res.setup_us && j->compiled_us)
+		metrics_observe(m, METRIC_H_SETUP, j->run->res.setup_us);
+	if (j->run->res.wall_us)
+		metrics_observe(m, METRIC_H_RUN, j->run->res.wall_us);
 	count_phases(m, j);
 	count_denials(m, j);
-	m->counter[METRIC_WITNESS] +=
-		j->res.witness_tried != j->res.witness_held || j->error.code == NSBOX_E_SANDBOX;
+	m->counter[METRIC_WITNESS] += j->run->res.witness_tried != j->run->res.witness_held ||
+				      j->run->error.code == NSBOX_E_SANDBOX;
 	log_line(6, "job", "id", j->id, "workspace", j->workspace, "cause", job_cause(j), "status",
 		 decimal(status, (uint64_t)j->http_status), "ms",
 		 decimal(ms, (j->finished_us - j->started_us) / 1000), "trace", j->trace_id,
-		 "error", j->error.code ? nsbox_error_code_name(j->error.code) : "", NULL);
+		 "error", j->run->error.code ? nsbox_error_code_name(j->run->error.code) : "",
+		 NULL);
 }
 
 char *evidence_metrics(struct front *f, size_t *ret_len)

@@ -133,8 +133,8 @@ static void on_finished(void *ctx, struct job *j)
 	queue_done(f->queue, &j->wait); /* cancelled while it waited, or over */
 	pool_wake(f->pool);
 	f->asked_bytes -= j->asked_bytes;
-	if (j->res.cpu_us && options_limits_of(f->opt, j->workspace).cpu_s)
-		usage_add(f->usage, j->workspace, j->res.cpu_us, monotonic_us() / 1000000);
+	if (j->run->res.cpu_us && options_limits_of(f->opt, j->workspace).cpu_s)
+		usage_add(f->usage, j->workspace, j->run->res.cpu_us, monotonic_us() / 1000000);
 	f->metrics.counter[METRIC_POOLED] += j->ahead;
 	record_ended(f, j);
 }
@@ -196,8 +196,8 @@ static void on_event(void *ctx, struct wire_event *w)
 
 	if (s)
 		session_event(s, w);
-	if (j && w->event.kind == NSBOX_EVENT_READY) {
-		memcpy(j->image_digest, w->image, sizeof(j->image_digest));
+	if (j && j->run && w->event.kind == NSBOX_EVENT_READY) {
+		memcpy(j->run->image_digest, w->image, sizeof(j->run->image_digest));
 		j->forked = w->forked;
 	}
 	if (j)
@@ -217,8 +217,8 @@ static void on_network(void *ctx, const struct egress_event *e)
 
 	if (s)
 		session_network_event(s, e);
-	if (j)
-		egress_log_take(&j->network, e);
+	if (j && j->run)
+		egress_log_take(&j->run->network, e);
 }
 
 /* ------------------------------------------------------------------ the end */

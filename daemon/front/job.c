@@ -44,6 +44,26 @@ static uint64_t unix_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+/* Of all for whom there is no memory: they end at once, with this error, and nothing of it is anybody's. */
+static struct job_run no_memory;
+
+static void begin_run(struct job_run *run)
+{
+	run->staged.fd = run->out.fd = run->err.fd = run->result.fd = -1;
+}
+
+static bool has_run(struct job *j)
+{
+	if (!j->run && (j->run = calloc(1, sizeof(*j->run)))) {
+		begin_run(j->run);
+	} else if (!j->run) {
+		j->run = &no_memory;
+		begin_run(j->run);
+		nsbox_fail(&j->run->error, NSBOX_E_NOMEM, ENOMEM, "run a job");
+	}
+	return j->run != &no_memory;
+}
+
 int job_new(const struct job_services *sv, uint64_t number, const struct job_ident *ident,
 	    struct job **ret, struct nsbox_error *err)
 {
@@ -53,7 +73,6 @@ int job_new(const struct job_services *sv, uint64_t number, const struct job_ide
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make a job");
 	j->sv = sv;
 	j->refs = 1;
-	j->staged.fd = j->out.fd = j->err.fd = j->result.fd = -1;
 	j->workspace = copy(ident->workspace);
 	j->trace_id = copy(ident->trace_id);
 	j->traceparent = copy(ident->traceparent);
@@ -90,23 +109,42 @@ struct job *job_ref(struct job *j)
 	return j;
 }
 
+static void release_run(struct loop *loop, struct job_run *run)
+{
+	loop_timer_cancel(loop, &run->backstop);
+	capture_done(&run->result);
+	outputs_done(&run->outputs);
+	close_fd(&run->staged.fd);
+	free_ptr(&run->staged.manifest);
+	free_ptr(&run->staged.notices);
+	free_ptr(&run->policy_text);
+	free_ptr(&run->plan);
+	free_ptr(&run->rules);
+	inputs_done(&run->inputs);
+}
+
 static void release(struct job *j)
 {
 	stage_cancel(&j->stage);
 	box_files_forget(&j->putting);
 	compiler_cancel(&j->ticket);
-	loop_timer_cancel(j->sv->loop, &j->backstop);
-	capture_done(&j->result);
-	outputs_done(&j->outputs);
-	close_fd(&j->staged.fd);
-	free_ptr(&j->staged.manifest);
-	free_ptr(&j->staged.notices);
-	free_ptr(&j->policy_text);
-	free_ptr(&j->plan);
-	free_ptr(&j->rules);
+	if (j->run)
+		release_run(j->sv->loop, j->run);
 	nsbox_plan_close(take_ptr(&j->narrower));
-	inputs_done(&j->inputs);
 	job_spec_free(take_ptr(&j->spec));
+}
+
+static void free_run(struct job *j)
+{
+	struct job_run *run = take_ptr(&j->run);
+
+	if (!run || run == &no_memory)
+		return;
+	capture_done(&run->out);
+	capture_done(&run->err);
+	egress_log_done(&run->network);
+	trace_file_close(&run->trace);
+	free(run);
 }
 
 void job_unref(struct job *j)
@@ -118,8 +156,7 @@ void job_unref(struct job *j)
 	own_done(&j->own);
 	if (j->session)
 		session_leave(take_ptr(&j->session), NULL);
-	capture_done(&j->out); /* only here: a stream may still read it */
-	capture_done(&j->err);
+	free_run(j); /* only here: a stream may still read its output */
 	free(j->workspace);
 	free(j->trace_id);
 	free(j->traceparent);
@@ -127,8 +164,6 @@ void job_unref(struct job *j)
 	free(j->body);
 	free(j->reply);
 	free(j->receipt);
-	egress_log_done(&j->network);
-	trace_file_close(&j->trace);
 	free(j);
 }
 
@@ -151,22 +186,23 @@ void job_finish(struct job *j)
 {
 	if (j->phase == JOB_FINISHED)
 		return;
-	if (j->in_spawn && j->network.used)
+	(void)has_run(j); /* where not, it says so */
+	if (j->in_spawn && j->run->network.used)
 		(j->session ? network_flush : network_settle)(j->sv->network, job_sandbox(j));
 	if (j->in_spawn && !j->session)
 		tell_spawn(j, WIRE_END, 0);
 	else if (j->in_spawn && j->session->state == SESSION_UP)
 		tell_spawn(j, WIRE_KILL, NSBOX_CAUSE_CANCELLED); /* it did not end when told to */
 	j->in_spawn = false;
-	capture_finish(&j->out);
-	capture_finish(&j->err);
-	capture_finish(&j->result);
+	capture_finish(&j->run->out);
+	capture_finish(&j->run->err);
+	capture_finish(&j->run->result);
 	feed_done(&j->feed);
 	j->finished_us = monotonic_us();
 	j->finished_unix_ms = unix_ms();
 	if (!j->started_us)
 		j->started_us = j->finished_us;
-	j->network.refused_at_once = j->network.used ? j->res.refused : 0;
+	j->run->network.refused_at_once = j->run->network.used ? j->run->res.refused : 0;
 	job_hide(j);
 	job_make_reply(j);
 	job_hide_names(j);
@@ -181,16 +217,17 @@ void job_finish(struct job *j)
 
 void job_fail(struct job *j, const struct nsbox_error *why)
 {
-	if (j->error.code == 0)
-		j->error = *why;
+	if (has_run(j) && j->run->error.code == 0)
+		j->run->error = *why;
 	job_finish(j);
 }
 
 /* It was ended before it had a result of its own. */
 void job_finish_as(struct job *j, uint32_t cause)
 {
-	j->has_result = true;
-	j->res = (struct nsbox_result){ .cause = cause };
+	j->has_result = has_run(j);
+	if (j->has_result)
+		j->run->res = (struct nsbox_result){ .cause = cause };
 	job_finish(j);
 }
 
@@ -209,9 +246,9 @@ static void on_backstop(void *ctx)
 
 void job_set_backstop(struct job *j, uint64_t ms)
 {
-	j->backstop.fn = on_backstop;
-	j->backstop.ctx = j;
-	loop_timer_set(j->sv->loop, &j->backstop, ms * 1000);
+	j->run->backstop.fn = on_backstop;
+	j->run->backstop.ctx = j;
+	loop_timer_set(j->sv->loop, &j->run->backstop, ms * 1000);
 }
 
 void job_cancel(struct job *j, uint32_t cause)
@@ -228,7 +265,7 @@ void job_cancel(struct job *j, uint32_t cause)
 		return;
 	}
 	tell_spawn(j, WIRE_KILL, cause);
-	job_set_backstop(j, CANCEL_MS + (j->plan ? j->plan->limits.grace_ms : 0));
+	job_set_backstop(j, CANCEL_MS + (j->run->plan ? j->run->plan->limits.grace_ms : 0));
 }
 
 void job_end(struct job *j, uint32_t cause)
@@ -253,6 +290,7 @@ bool job_give_back(struct job *j)
 	if ((j->phase != JOB_STAGING && j->phase != JOB_COMPILING) || j->session)
 		return false; /* a session ends with this service */
 	release(j);
+	free_run(j);
 	j->phase = JOB_QUEUED;
 	j->started_us = j->started_unix_ms = j->staged_us = j->compiled_us = 0;
 	return true;
@@ -279,13 +317,13 @@ static void hash_manifest(struct job *j)
 	const struct snapshot *from = j->session ? j->session->from : NULL;
 
 	if (from)
-		memcpy(j->manifest_sha256, from->recipe.manifest_sha256,
-		       sizeof(j->manifest_sha256));
-	else if (j->staged.manifest)
-		(void)digest_hex(j->staged.manifest, j->staged.manifest_len, j->manifest_sha256,
-				 NULL);
+		memcpy(j->run->manifest_sha256, from->recipe.manifest_sha256,
+		       sizeof(j->run->manifest_sha256));
+	else if (j->run->staged.manifest)
+		(void)digest_hex(j->run->staged.manifest, j->run->staged.manifest_len,
+				 j->run->manifest_sha256, NULL);
 	else
-		job_hash_manifest(j->spec->manifest, j->manifest_sha256);
+		job_hash_manifest(j->spec->manifest, j->run->manifest_sha256);
 }
 
 /* What is compiled: of the request, or of what its session begins with. */
@@ -294,27 +332,27 @@ static int policy_text(struct job *j, size_t *ret_len, struct nsbox_error *err)
 	const struct snapshot *from = j->session ? j->session->from : NULL;
 	int r;
 
-	free_ptr(&j->policy_text);
+	free_ptr(&j->run->policy_text);
 	if (!from)
-		return manifest_for(j->spec, j->staged.manifest, j->staged.manifest_len,
-				    &j->policy_text, ret_len, err);
-	memcpy(j->staged.skill_dir, from->recipe.skill_dir, sizeof(j->staged.skill_dir));
-	r = snapshot_manifest(from, &j->policy_text, err);
-	*ret_len = j->policy_text ? from->recipe.manifest_len : 0;
+		return manifest_for(j->spec, j->run->staged.manifest, j->run->staged.manifest_len,
+				    &j->run->policy_text, ret_len, err);
+	memcpy(j->run->staged.skill_dir, from->recipe.skill_dir, sizeof(j->run->staged.skill_dir));
+	r = snapshot_manifest(from, &j->run->policy_text, err);
+	*ret_len = j->run->policy_text ? from->recipe.manifest_len : 0;
 	return r;
 }
 
 static uint64_t wall_of(const struct job *j)
 {
-	uint64_t policy = j->plan->limits.wall_ms;
+	uint64_t policy = j->run->plan->limits.wall_ms;
 
 	/* The policy is the session's; a command may only be shorter. */
 	if (j->session)
 		return j->spec->timeout_ms ? j->spec->timeout_ms : policy;
 	/* The request's own wish is in the policy already; an entry point may only be shorter. */
-	if (!j->spec->timeout_ms && j->plan->timeout_ms &&
-	    (policy == 0 || j->plan->timeout_ms < policy))
-		return j->plan->timeout_ms;
+	if (!j->spec->timeout_ms && j->run->plan->timeout_ms &&
+	    (policy == 0 || j->run->plan->timeout_ms < policy))
+		return j->run->plan->timeout_ms;
 	return policy;
 }
 
@@ -338,16 +376,16 @@ static void on_compiled(void *ctx, const struct compile_reply *reply, int plan_f
 		job_fail(j, &err);
 		return;
 	}
-	j->plan = malloc(sizeof(*j->plan));
-	if (!j->plan) {
+	j->run->plan = malloc(sizeof(*j->run->plan));
+	if (!j->run->plan) {
 		nsbox_fail(&err, NSBOX_E_NOMEM, ENOMEM, "keep a plan");
 		job_fail(j, &err);
 		return;
 	}
-	*j->plan = *reply;
+	*j->run->plan = *reply;
 	j->compiled_us = monotonic_us();
-	memcpy(j->policy_sha256, reply->digest, sizeof(j->policy_sha256));
-	j->wall_ms = wall_of(j);
+	memcpy(j->run->policy_sha256, reply->digest, sizeof(j->run->policy_sha256));
+	j->run->wall_ms = wall_of(j);
 	j->phase = JOB_RUNNING;
 	if (job_start_run(j, plan_fd, &err) < 0)
 		fail_run(j, &err);
@@ -378,13 +416,13 @@ static void compile(struct job *j)
 		q.flags |= COMPILE_STDIN;
 	if (j->spec->as_operator)
 		q.flags |= COMPILE_OPERATOR;
-	strcpy(q.skill_dir, j->staged.skill_dir);
+	strcpy(q.skill_dir, j->run->staged.skill_dir);
 	if (j->spec->entrypoint)
 		snprintf(q.entrypoint, sizeof(q.entrypoint), "%s", j->spec->entrypoint);
 	j->phase = JOB_COMPILING;
 	/* on_compiled() may run, and even finish the job, before this returns. */
 	job_ref(j);
-	if (compiler_start(j->sv->compiler, &q, j->policy_text, len, on_compiled, j, &ticket,
+	if (compiler_start(j->sv->compiler, &q, j->run->policy_text, len, on_compiled, j, &ticket,
 			   &err) < 0)
 		job_fail(j, &err);
 	else if (ticket)
@@ -401,7 +439,7 @@ static void on_staged(void *ctx, const struct nsbox_error *why, struct staged *w
 		job_fail(j, why);
 		return;
 	}
-	j->staged = *what;
+	j->run->staged = *what;
 	job_spec_drop_files(j->spec); /* they are in the stream now, and a run may be long */
 	compile(j);
 }
@@ -414,6 +452,10 @@ void job_start(struct job *j)
 
 	j->started_us = monotonic_us();
 	j->phase = JOB_STAGING;
+	if (!has_run(j)) {
+		job_finish(j);
+		return;
+	}
 	turn = j->session ? session_begin(j->session, j) : SESSION_MAKE;
 	if (turn == SESSION_ENTER)
 		job_enter(j);
@@ -429,9 +471,9 @@ void job_start(struct job *j)
 static int add_own_outputs(struct job *j, struct nsbox_error *err)
 {
 	for (char *const *glob = j->spec->outputs; glob && *glob; glob++) {
-		struct wire_output *rule = &j->rules[j->n_rules];
+		struct wire_output *rule = &j->run->rules[j->run->n_rules];
 
-		if (j->n_rules == WIRE_OUTPUTS_MAX)
+		if (j->run->n_rules == WIRE_OUTPUTS_MAX)
 			return nsbox_fail(err, NSBOX_E_LIMIT, 0, "more than %d outputs",
 					  WIRE_OUTPUTS_MAX);
 		if (!**glob || strlen(*glob) >= sizeof(rule->glob))
@@ -441,7 +483,7 @@ static int add_own_outputs(struct job *j, struct nsbox_error *err)
 		strcpy(rule->glob, *glob);
 		rule->max_bytes = OUTPUT_DEFAULT_BYTES;
 		rule->max_files = OUTPUT_DEFAULT_FILES;
-		j->n_rules++;
+		j->run->n_rules++;
 	}
 	return 0;
 }
@@ -475,7 +517,7 @@ static void on_put_staged(void *ctx, const struct nsbox_error *why, struct stage
 		job_fail(j, why);
 		return;
 	}
-	j->staged = *what;
+	j->run->staged = *what;
 	job_spec_drop_files(j->spec);
 	j->staged_us = monotonic_us();
 	enter(j);
@@ -490,8 +532,8 @@ static bool put_files(struct job *j)
 	if (j->spec->n_files || j->spec->archive.data)
 		r = stage_start(j->sv->loop, j->sv->unpacker, j->spec, on_put_staged, j, &j->stage,
 				&err);
-	else if (j->staged.fd >= 0)
-		r = box_files_put(j->session->f, j->session->number, &j->staged.fd, on_put, j,
+	else if (j->run->staged.fd >= 0)
+		r = box_files_put(j->session->f, j->session->number, &j->run->staged.fd, on_put, j,
 				  &j->putting, &err);
 	else
 		return false;
@@ -515,7 +557,7 @@ static void enter(struct job *j)
 	}
 	if (put_files(j))
 		return;
-	j->wall_ms = wall_of(j);
+	j->run->wall_ms = wall_of(j);
 	j->phase = JOB_RUNNING;
 	if (job_settle(j, &err) < 0 || job_run(j, &err) < 0)
 		fail_run(j, &err);
@@ -540,19 +582,21 @@ static int take_narrower(struct job *j, const struct compile_reply *reply, int p
 	if (r == 0)
 		r = nsbox_plan_open(plan_fd, &j->narrower, err);
 	if (r == 0)
-		r = job_plan_facts(plan_fd, j->plan_sha256, &j->rules, &j->n_rules, err);
+		r = job_plan_facts(plan_fd, j->run->plan_sha256, &j->run->rules, &j->run->n_rules,
+				   err);
 	if (r < 0)
 		return r;
-	j->plan = malloc(sizeof(*j->plan));
-	if (!j->plan)
+	j->run->plan = malloc(sizeof(*j->run->plan));
+	if (!j->run->plan)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "keep a plan");
-	*j->plan = *reply;
-	j->network.used = s->network.rules != NULL;
-	job_hash_manifest(j->spec->manifest, j->manifest_sha256);
-	if (!*j->manifest_sha256)
-		memcpy(j->manifest_sha256, s->manifest_sha256, sizeof(j->manifest_sha256));
-	memcpy(j->policy_sha256, reply->digest, sizeof(j->policy_sha256));
-	memcpy(j->image_digest, s->image_digest, sizeof(j->image_digest));
+	*j->run->plan = *reply;
+	j->run->network.used = s->network.rules != NULL;
+	job_hash_manifest(j->spec->manifest, j->run->manifest_sha256);
+	if (!*j->run->manifest_sha256)
+		memcpy(j->run->manifest_sha256, s->manifest_sha256,
+		       sizeof(j->run->manifest_sha256));
+	memcpy(j->run->policy_sha256, reply->digest, sizeof(j->run->policy_sha256));
+	memcpy(j->run->image_digest, s->image_digest, sizeof(j->run->image_digest));
 	return 0;
 }
 
@@ -586,11 +630,11 @@ static void compile_narrower(struct job *j)
 
 	if (j->spec->stdin_data.data || j->interactive)
 		flags |= COMPILE_STDIN;
-	free_ptr(&j->policy_text);
+	free_ptr(&j->run->policy_text);
 	j->phase = JOB_COMPILING;
 	job_ref(j);
-	r = session_compile(j->session, j->spec, flags, on_narrower, j, &ticket, &j->policy_text,
-			    &err);
+	r = session_compile(j->session, j->spec, flags, on_narrower, j, &ticket,
+			    &j->run->policy_text, &err);
 	if (r < 0)
 		enter_refused(j, r, &err);
 	else if (ticket)
@@ -603,19 +647,19 @@ static int take_common(struct job *j, struct nsbox_error *err)
 {
 	const struct session *s = j->session;
 
-	j->plan = malloc(sizeof(*j->plan));
-	j->rules = calloc(WIRE_OUTPUTS_MAX, sizeof(*j->rules));
-	if (!j->plan || !j->rules)
+	j->run->plan = malloc(sizeof(*j->run->plan));
+	j->run->rules = calloc(WIRE_OUTPUTS_MAX, sizeof(*j->run->rules));
+	if (!j->run->plan || !j->run->rules)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "keep a plan");
-	*j->plan = *s->plan;
+	*j->run->plan = *s->plan;
 	if (s->n_rules)
-		memcpy(j->rules, s->rules, s->n_rules * sizeof(*j->rules));
-	j->n_rules = s->n_rules;
-	j->network.used = s->network.rules != NULL;
-	memcpy(j->manifest_sha256, s->manifest_sha256, sizeof(j->manifest_sha256));
-	memcpy(j->policy_sha256, s->policy_sha256, sizeof(j->policy_sha256));
-	memcpy(j->plan_sha256, s->plan_sha256, sizeof(j->plan_sha256));
-	memcpy(j->image_digest, s->image_digest, sizeof(j->image_digest));
+		memcpy(j->run->rules, s->rules, s->n_rules * sizeof(*j->run->rules));
+	j->run->n_rules = s->n_rules;
+	j->run->network.used = s->network.rules != NULL;
+	memcpy(j->run->manifest_sha256, s->manifest_sha256, sizeof(j->run->manifest_sha256));
+	memcpy(j->run->policy_sha256, s->policy_sha256, sizeof(j->run->policy_sha256));
+	memcpy(j->run->plan_sha256, s->plan_sha256, sizeof(j->run->plan_sha256));
+	memcpy(j->run->image_digest, s->image_digest, sizeof(j->run->image_digest));
 	return add_own_outputs(j, err);
 }
 
@@ -625,7 +669,7 @@ void job_enter(struct job *j)
 
 	if (j->stage || j->putting)
 		return; /* on its way: it was a thaw that asked */
-	if (j->plan)
+	if (j->run->plan)
 		enter(j);
 	else if (session_differs(j->session, j->spec))
 		compile_narrower(j);

@@ -68,6 +68,26 @@ struct job_ident {
 	uint64_t created_ms; /* 0: now */
 };
 
+/* What a job has from its start on, or from its end where it did not start: most of it, and many wait. */
+struct job_run {
+	char manifest_sha256[65], policy_sha256[65], plan_sha256[65];
+	char image_digest[80]; /* as nsbox-spawn said */
+	struct staged staged;
+	char *policy_text;	    /* the manifest as it was compiled, NULL for none */
+	struct compile_reply *plan; /* what the compiler said */
+	uint64_t wall_ms;
+	struct inputs inputs; /* what it gets of its secrets, and of the operator's */
+	struct capture out, err, result;
+	struct outputs outputs;
+	struct egress_log network; /* used: the plan grants one */
+	struct trace_file trace;
+	struct wire_output *rules;
+	uint32_t n_rules;
+	struct loop_timer backstop;
+	struct nsbox_result res;
+	struct nsbox_error error; /* code 0: the run took place */
+};
+
 struct job {
 	const struct job_services *sv;
 	unsigned refs;
@@ -81,8 +101,7 @@ struct job {
 	uid_t uid;
 	bool sync, interactive;
 	char *workspace, *trace_id, *traceparent, *key;
-	char body_sha256[65], manifest_sha256[65], policy_sha256[65], plan_sha256[65];
-	char image_digest[80]; /* as nsbox-spawn said */
+	char body_sha256[65];
 	struct queue_entry wait;
 	bool makes_session;
 	struct session *session;      /* where it runs; NULL: in a sandbox of its own */
@@ -103,28 +122,15 @@ struct job {
 	uint64_t staged_us, compiled_us, exited_us; /* 0: it did not come so far */
 	struct stage *stage;
 	struct compile_ticket *ticket;
-	struct staged staged;
-	char *policy_text;	    /* the manifest as it was compiled, NULL for none */
-	struct compile_reply *plan; /* what the compiler said */
-	uint64_t wall_ms;
 	struct own_secrets own; /* until its end */
-	struct inputs inputs;	/* what it gets of them, and of the operator's */
-	struct capture out, err, result;
-	struct feed feed; /* of an interactive one */
-	struct outputs outputs;
-	struct egress_log network; /* used: the plan grants one */
-	struct trace_file trace;
-	struct wire_output *rules;
-	uint32_t n_rules;
-	struct loop_timer backstop;
-	bool forked;   /* its interpreter is a fork of a template */
-	bool ahead;    /* it has a run that was made before it came */
-	bool in_spawn; /* nsbox-spawn knows the number: END is due */
+	struct feed feed;	/* of an interactive one */
+	struct job_run *run;	/* NULL: it waits, and nothing became of it yet */
+	bool forked;		/* its interpreter is a fork of a template */
+	bool ahead;		/* it has a run that was made before it came */
+	bool in_spawn;		/* nsbox-spawn knows the number: END is due */
 	bool started;
 	uint32_t want_cause; /* why it was killed, NSBOX_CAUSE_NONE: it was not */
 	bool has_result;
-	struct nsbox_result res;
-	struct nsbox_error error; /* code 0: the run took place */
 
 	/* When finished: */
 	int http_status;

@@ -32,13 +32,13 @@ static void on_terminal(struct job *j, struct nsbox_event *ev)
 	struct nsbox_error err = { 0 };
 	int r = 0;
 
-	if (!j->spec->tty || j->out.loop)
+	if (!j->spec->tty || j->run->out.loop)
 		return;
 	if (j->interactive)
 		r = feed_terminal(&j->feed, ev->fd, &err);
 	/* One stream: a terminal does not tell standard output from standard error. */
 	if (r == 0)
-		r = capture_attach(&j->out, j->sv->loop, j->plan->limits.stdout_max,
+		r = capture_attach(&j->run->out, j->sv->loop, j->run->plan->limits.stdout_max,
 				   take_fd(&ev->fd), &err);
 	if (r < 0)
 		job_cancel(j, NSBOX_CAUSE_SANDBOX);
@@ -50,16 +50,16 @@ static int collect(struct job *j, struct nsbox_error *err)
 				  .sandbox = job_sandbox(j),
 				  .exec = j->number };
 	auto_close int out = -1;
-	int r = outputs_start(&j->outputs, j->sv->loop, &out, err);
+	int r = outputs_start(&j->run->outputs, j->sv->loop, &out, err);
 
 	if (r < 0)
 		return r;
 	if (j->spec->cwd)
 		snprintf(q.base, sizeof(q.base), "%s", j->spec->cwd);
-	else if (!j->spec->argv && j->plan->cwd[0]) /* the entry point's own */
-		snprintf(q.base, sizeof(q.base), "%.255s", j->plan->cwd);
-	q.outputs = j->n_rules;
-	memcpy(q.output, j->rules, j->n_rules * sizeof(q.output[0]));
+	else if (!j->spec->argv && j->run->plan->cwd[0]) /* the entry point's own */
+		snprintf(q.base, sizeof(q.base), "%.255s", j->run->plan->cwd);
+	q.outputs = j->run->n_rules;
+	memcpy(q.output, j->run->rules, j->run->n_rules * sizeof(q.output[0]));
 	return link_send(j->sv->link, &q, &out, 1, err);
 }
 
@@ -69,10 +69,10 @@ static void say_why(struct job *j)
 	char text[NSBOX_ERROR_MSG_MAX + 16];
 
 	if (job_redacts(j))
-		redact_here(j->inputs.hidden, j->inputs.n_hidden, j->res.error.msg,
-			    sizeof(j->res.error.msg));
-	snprintf(text, sizeof(text), "nsbox: %s\n", j->res.error.msg);
-	capture_add(&j->err, text, strlen(text));
+		redact_here(j->run->inputs.hidden, j->run->inputs.n_hidden, j->run->res.error.msg,
+			    sizeof(j->run->res.error.msg));
+	snprintf(text, sizeof(text), "nsbox: %s\n", j->run->res.error.msg);
+	capture_add(&j->run->err, text, strlen(text));
 }
 
 static void on_exited(struct job *j, struct nsbox_event *ev)
@@ -82,23 +82,23 @@ static void on_exited(struct job *j, struct nsbox_event *ev)
 	if (j->has_result)
 		return;
 	j->has_result = true;
-	j->res = ev->result;
+	j->run->res = ev->result;
 	j->exited_us = monotonic_us();
 	if (j->session)
 		j->in_spawn = false; /* the program, that is */
-	capture_finish(&j->out);
-	capture_finish(&j->err);
-	capture_finish(&j->result);
-	if (j->res.cause == NSBOX_CAUSE_EXEC)
+	capture_finish(&j->run->out);
+	capture_finish(&j->run->err);
+	capture_finish(&j->run->result);
+	if (j->run->res.cause == NSBOX_CAUSE_EXEC)
 		say_why(j);
-	if (j->res.cause == NSBOX_CAUSE_SANDBOX || j->n_rules == 0) {
+	if (j->run->res.cause == NSBOX_CAUSE_SANDBOX || j->run->n_rules == 0) {
 		job_finish(j);
 		return;
 	}
 	j->phase = JOB_COLLECTING;
 	job_set_backstop(j, COLLECT_MS);
 	if (collect(j, &err) < 0) {
-		j->outputs.error = err;
+		j->run->outputs.error = err;
 		job_finish(j);
 	}
 }
@@ -107,9 +107,9 @@ static void on_collected(struct job *j, struct nsbox_event *ev)
 {
 	if (j->phase != JOB_COLLECTING)
 		return;
-	outputs_finish(&j->outputs);
+	outputs_finish(&j->run->outputs);
 	if (ev->error.code != 0)
-		j->outputs.error = ev->error;
+		j->run->outputs.error = ev->error;
 	job_finish(j);
 }
 
@@ -130,6 +130,7 @@ static void (*const handlers[])(struct job *j, struct nsbox_event *ev) = {
 
 void job_event(struct job *j, struct nsbox_event *ev)
 {
-	if (ev->kind < ARRAY_SIZE(handlers) && handlers[ev->kind] && j->phase != JOB_FINISHED)
+	if (ev->kind < ARRAY_SIZE(handlers) && handlers[ev->kind] && j->run &&
+	    j->phase != JOB_FINISHED)
 		handlers[ev->kind](j, ev);
 }

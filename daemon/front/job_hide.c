@@ -19,7 +19,7 @@
 /* A reply that is kept is kept without secrets; one that a caller waits for, as it wishes. */
 bool job_redacts(const struct job *j)
 {
-	return j->inputs.n_hidden > 0 && (!j->sync || (j->spec && j->spec->redact));
+	return j->run->inputs.n_hidden > 0 && (!j->sync || (j->spec && j->spec->redact));
 }
 
 static int add_all(struct input **list, size_t *n, const struct input *from, size_t n_from)
@@ -33,7 +33,7 @@ static int add_all(struct input **list, size_t *n, const struct input *from, siz
 
 int job_hide_in_session(struct job *j, struct nsbox_error *err)
 {
-	struct inputs *in = &j->inputs;
+	struct inputs *in = &j->run->inputs;
 	struct session *s = j->session;
 
 	if (add_all(&s->hidden, &s->n_hidden, in->hidden, in->n_hidden) < 0 ||
@@ -50,12 +50,12 @@ int job_hide_in_session(struct job *j, struct nsbox_error *err)
 static void hide_late(struct job *j)
 {
 	struct session *s = j->session;
-	size_t before = j->inputs.n_hidden;
-	struct capture *streams[] = { &j->out, &j->err };
+	size_t before = j->run->inputs.n_hidden;
+	struct capture *streams[] = { &j->run->out, &j->run->err };
 
 	if (!s || s->n_hidden <= before)
 		return;
-	(void)add_all(&j->inputs.hidden, &j->inputs.n_hidden, s->hidden, s->n_hidden);
+	(void)add_all(&j->run->inputs.hidden, &j->run->inputs.n_hidden, s->hidden, s->n_hidden);
 	for (size_t i = 0; job_redacts(j) && i < ARRAY_SIZE(streams); i++)
 		capture_hide(streams[i], s->hidden, s->n_hidden);
 }
@@ -70,19 +70,20 @@ static void hold_back(const struct inputs *in, struct output_file *f)
 
 void job_hide(struct job *j)
 {
-	const struct inputs *in = &j->inputs;
-	char *const messages[] = { j->error.msg, j->res.error.msg, j->outputs.error.msg };
+	const struct inputs *in = &j->run->inputs;
+	char *const messages[] = { j->run->error.msg, j->run->res.error.msg,
+				   j->run->outputs.error.msg };
 
 	hide_late(j);
 	if (!job_redacts(j))
 		return;
-	for (size_t i = 0; i < j->outputs.n; i++)
-		hold_back(in, &j->outputs.files[i]);
+	for (size_t i = 0; i < j->run->outputs.n; i++)
+		hold_back(in, &j->run->outputs.files[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(messages); i++)
 		redact_here(in->hidden, in->n_hidden, messages[i], NSBOX_ERROR_MSG_MAX);
-	for (size_t i = 0; i < j->outputs.n; i++)
-		redact_here(in->hidden, in->n_hidden, j->outputs.files[i].path,
-			    strlen(j->outputs.files[i].path) + 1);
+	for (size_t i = 0; i < j->run->outputs.n; i++)
+		redact_here(in->hidden, in->n_hidden, j->run->outputs.files[i].path,
+			    strlen(j->run->outputs.files[i].path) + 1);
 }
 
 void job_hide_events(const struct input *hidden, size_t n, struct egress_log *l)
@@ -100,10 +101,10 @@ void job_hide_events(const struct input *hidden, size_t n, struct egress_log *l)
 /* Of what is kept of every job, whatever its caller was told. */
 void job_hide_names(struct job *j)
 {
-	const struct inputs *in = &j->inputs;
+	const struct inputs *in = &j->run->inputs;
 
-	job_hide_events(in->hidden, in->n_hidden, &j->network);
-	for (size_t i = 0; i < j->outputs.n; i++)
-		redact_here(in->hidden, in->n_hidden, j->outputs.files[i].path,
-			    strlen(j->outputs.files[i].path) + 1);
+	job_hide_events(in->hidden, in->n_hidden, &j->run->network);
+	for (size_t i = 0; i < j->run->outputs.n; i++)
+		redact_here(in->hidden, in->n_hidden, j->run->outputs.files[i].path,
+			    strlen(j->run->outputs.files[i].path) + 1);
 }

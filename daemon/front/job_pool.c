@@ -19,8 +19,8 @@ static bool fits(const struct job *j)
 	const char *image = job_image(j);
 
 	return j->sv->pool && !j->session && !j->interactive && !s->tty && !s->trace &&
-	       j->staged.fd < 0 && !j->staged.skill_dir[0] && j->inputs.n_hidden == 0 &&
-	       (!image || !*image || strcmp(image, "host") == 0);
+	       j->run->staged.fd < 0 && !j->run->staged.skill_dir[0] &&
+	       j->run->inputs.n_hidden == 0 && (!image || !*image || strcmp(image, "host") == 0);
 }
 
 /* All or nothing: what a pipe takes at once. */
@@ -43,16 +43,17 @@ static bool give_call(const struct job *j, struct pool_run *run)
 
 static int listen_to(struct job *j, struct pool_run *run, struct nsbox_error *err)
 {
-	const struct nsbox_policy_limits *lim = &j->plan->limits;
+	const struct nsbox_policy_limits *lim = &j->run->plan->limits;
 	int r;
 
 	job_set_captures(j);
-	r = capture_attach(&j->out, j->sv->loop, lim->stdout_max, take_fd(&run->out), err);
+	r = capture_attach(&j->run->out, j->sv->loop, lim->stdout_max, take_fd(&run->out), err);
 	if (r == 0)
-		r = capture_attach(&j->err, j->sv->loop, lim->stderr_max, take_fd(&run->err), err);
-	if (r == 0)
-		r = capture_attach(&j->result, j->sv->loop, lim->result_max, take_fd(&run->result),
+		r = capture_attach(&j->run->err, j->sv->loop, lim->stderr_max, take_fd(&run->err),
 				   err);
+	if (r == 0)
+		r = capture_attach(&j->run->result, j->sv->loop, lim->result_max,
+				   take_fd(&run->result), err);
 	return r;
 }
 
@@ -61,14 +62,14 @@ static void take_over(struct job *j, const struct pool_run *run)
 	j->number = run->number;
 	j->in_spawn = j->ahead = true;
 	j->forked = run->forked;
-	memcpy(j->image_digest, run->image_digest, sizeof(j->image_digest));
+	memcpy(j->run->image_digest, run->image_digest, sizeof(j->run->image_digest));
 }
 
 static int take_sandbox(struct job *j, int plan_fd, struct nsbox_error *err)
 {
 	struct pool_run run = POOL_RUN_NONE;
 	char key[DIGEST_HEX];
-	int r = pool_key(j->plan_sha256, -1, key, err);
+	int r = pool_key(j->run->plan_sha256, -1, key, err);
 
 	if (r < 0)
 		return r;
@@ -90,7 +91,7 @@ static int take_interpreter(struct job *j, int plan_fd, struct nsbox_error *err)
 
 	r = job_encode_exec(j, true, &exec, err);
 	if (r == 0)
-		r = pool_key(j->plan_sha256, exec, key, err);
+		r = pool_key(j->run->plan_sha256, exec, key, err);
 	if (r < 0)
 		return r;
 	if (!pool_take(j->sv->pool, key, &run)) {

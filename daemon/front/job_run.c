@@ -32,7 +32,7 @@ static void on_grew(void *ctx)
 void job_session_ready(struct job *j, const struct nsbox_result *set_up)
 {
 	j->has_result = true;
-	j->res = *set_up;
+	j->run->res = *set_up;
 	job_finish(j);
 }
 
@@ -85,17 +85,17 @@ static int read_plan(struct job *j, int plan_fd, struct nsbox_error *err)
 {
 	auto_free void *rules = NULL;
 	size_t n = 0;
-	int r = job_plan_facts(plan_fd, j->plan_sha256, &j->rules, &j->n_rules, err);
+	int r = job_plan_facts(plan_fd, j->run->plan_sha256, &j->run->rules, &j->run->n_rules, err);
 
 	if (r == 0)
 		r = session_network_rules(plan_fd, &rules, &n, err);
-	j->network.used = n > 0;
+	j->run->network.used = n > 0;
 	return r;
 }
 
 const char *job_image(const struct job *j)
 {
-	return j->spec->image ? j->spec->image : j->plan->image;
+	return j->spec->image ? j->spec->image : j->run->plan->image;
 }
 
 static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
@@ -115,9 +115,9 @@ static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
 		q.arg |= WIRE_NEW_TRACK;
 	else if (j->sv->template && j->kind == JOB_PYTHON && !j->spec->trace)
 		q.arg |= WIRE_NEW_TEMPLATE;
-	if (j->staged.fd >= 0) {
+	if (j->run->staged.fd >= 0) {
 		q.arg |= WIRE_NEW_FILES;
-		fds[n++] = j->staged.fd;
+		fds[n++] = j->run->staged.fd;
 	}
 	if (from) {
 		memcpy(q.image_digest, from->recipe.image_digest, sizeof(q.image_digest));
@@ -129,30 +129,31 @@ static int send_new(struct job *j, int plan_fd, struct nsbox_error *err)
 		r = link_send(j->sv->link, &q, fds, n, err);
 	if (r == 0 && !j->session)
 		j->in_spawn = true;
-	close_fd(&j->staged.fd);
+	close_fd(&j->run->staged.fd);
 	return r;
 }
 
 void job_set_captures(struct job *j)
 {
-	const struct nsbox_policy_limits *lim = &j->plan->limits;
+	const struct nsbox_policy_limits *lim = &j->run->plan->limits;
 
-	j->out.flood = j->err.flood = on_flood;
-	j->out.grew = j->err.grew = on_grew;
-	j->out.ctx = j->err.ctx = j;
+	j->run->out.flood = j->run->err.flood = on_flood;
+	j->run->out.grew = j->run->err.grew = on_grew;
+	j->run->out.ctx = j->run->err.ctx = j;
 	if (job_redacts(j)) {
-		const struct redact hide = { .hidden = j->inputs.hidden, .n = j->inputs.n_hidden };
+		const struct redact hide = { .hidden = j->run->inputs.hidden,
+					     .n = j->run->inputs.n_hidden };
 
-		j->out.redact = j->err.redact = hide; /* each with its own buffer */
+		j->run->out.redact = j->run->err.redact = hide; /* each with its own buffer */
 	}
-	j->out.flood_at = lim->stdout_max + FLOOD_BYTES;
-	j->err.flood_at = lim->stderr_max + FLOOD_BYTES;
+	j->run->out.flood_at = lim->stdout_max + FLOOD_BYTES;
+	j->run->err.flood_at = lim->stderr_max + FLOOD_BYTES;
 }
 
 /* The descriptors of the run; those of `io` that are not -1 are the caller's to close. */
 static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
 {
-	const struct nsbox_policy_limits *lim = &j->plan->limits;
+	const struct nsbox_policy_limits *lim = &j->run->plan->limits;
 	int r = 0;
 
 	job_set_captures(j);
@@ -165,14 +166,14 @@ static int make_io(struct job *j, struct nsbox_io *io, struct nsbox_error *err)
 	if (j->interactive && !j->spec->tty) /* what is for a terminal waits for it */
 		r = feed_open(&j->feed, &io->in, err);
 	if (r == 0 && !j->spec->tty)
-		r = capture_pipe(&j->out, j->sv->loop, lim->stdout_max, &io->out, err);
+		r = capture_pipe(&j->run->out, j->sv->loop, lim->stdout_max, &io->out, err);
 	if (r == 0 && !j->spec->tty)
-		r = capture_pipe(&j->err, j->sv->loop, lim->stderr_max, &io->err, err);
+		r = capture_pipe(&j->run->err, j->sv->loop, lim->stderr_max, &io->err, err);
 	if (r == 0 && j->kind == JOB_PYTHON)
-		r = capture_pipe(&j->result, j->sv->loop, lim->result_max, &io->result, err);
+		r = capture_pipe(&j->run->result, j->sv->loop, lim->result_max, &io->result, err);
 	if (r == 0 && j->spec->trace)
-		r = trace_file_open(&j->trace, err);
-	io->trace = j->trace.table ? j->trace.fd : -1;
+		r = trace_file_open(&j->run->trace, err);
+	io->trace = j->run->trace.table ? j->run->trace.fd : -1;
 	return r;
 }
 
@@ -181,10 +182,10 @@ void job_describe_call(const struct job *j, struct pycall *c)
 	*c = (struct pycall){ .code = j->spec->code,
 			      .function = j->spec->function,
 			      .params = j->spec->params,
-			      .noexec = j->plan->noexec_len ? j->plan->noexec : NULL,
-			      .noexec_len = j->plan->noexec_len,
-			      .memory = j->plan->limits.memory,
-			      .wall_ms = j->wall_ms,
+			      .noexec = j->run->plan->noexec_len ? j->run->plan->noexec : NULL,
+			      .noexec_len = j->run->plan->noexec_len,
+			      .memory = j->run->plan->limits.memory,
+			      .wall_ms = j->run->wall_ms,
 			      .expression = j->spec->expression,
 			      .path = (const char *const *)j->spec->python.path,
 			      .compat = j->spec->compat };
@@ -206,7 +207,7 @@ static const char **entry_argv(const struct compile_reply *p)
 /* Of the inputs, then of the request; the strings are borrowed. */
 static const char **joined_env(const struct job *j)
 {
-	char *const *lists[] = { j->inputs.env, j->spec->env };
+	char *const *lists[] = { j->run->inputs.env, j->spec->env };
 	size_t n = 0, at = 0;
 	const char **all;
 
@@ -226,7 +227,7 @@ int job_encode_exec(const struct job *j, bool waits, int *ret_fd, struct nsbox_e
 	const char *python[PYCALL_ARGV + 1] = { 0 };
 	struct nsbox_exec ex = { .env = env,
 				 .cwd = j->spec->cwd,
-				 .wall_ms = j->wall_ms,
+				 .wall_ms = j->run->wall_ms,
 				 .keep_rest = j->session != NULL,
 				 .narrower = j->narrower  ? j->narrower
 					     : j->session ? j->session->narrower
@@ -248,12 +249,12 @@ int job_encode_exec(const struct job *j, bool waits, int *ret_fd, struct nsbox_e
 	} else if (j->spec->argv) {
 		ex.argv = (const char *const *)j->spec->argv;
 	} else {
-		entry = entry_argv(j->plan);
+		entry = entry_argv(j->run->plan);
 		if (!entry)
 			return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "the entry point's command");
 		ex.argv = entry;
-		if (!ex.cwd && j->plan->cwd[0])
-			ex.cwd = j->plan->cwd;
+		if (!ex.cwd && j->run->plan->cwd[0])
+			ex.cwd = j->run->plan->cwd;
 	}
 	return nsbox_exec_encode(&ex, ret_fd, err);
 }
@@ -289,7 +290,7 @@ static int add_parameters(struct job *j, struct nsbox_error *err)
 
 	if (!all)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "pass on parameters");
-	json_object_object_foreach (j->inputs.config, id, value) {
+	json_object_object_foreach (j->run->inputs.config, id, value) {
 		json_object_object_add(all, id, json_object_get(value));
 	}
 	if (j->spec->params) {
@@ -308,22 +309,22 @@ static int add_parameters(struct job *j, struct nsbox_error *err)
  */
 int job_settle(struct job *j, struct nsbox_error *err)
 {
-	int r = secrets_settle(j->sv->kept, j->workspace, j->plan->inputs, &j->own, j->spec->config,
-			       &j->inputs, err);
+	int r = secrets_settle(j->sv->kept, j->workspace, j->run->plan->inputs, &j->own,
+			       j->spec->config, &j->run->inputs, err);
 
 	if (r == 0 && j->session)
 		r = job_hide_in_session(j, err);
 	if (r == 0 && (!j->session || j->makes_session))
-		r = inputs_put_files(&j->inputs, &j->staged.fd, err);
-	if (r == 0 && j->kind == JOB_PYTHON && json_object_object_length(j->inputs.config))
+		r = inputs_put_files(&j->run->inputs, &j->run->staged.fd, err);
+	if (r == 0 && j->kind == JOB_PYTHON && json_object_object_length(j->run->inputs.config))
 		r = add_parameters(j, err);
 	return r;
 }
 
 void job_limit_wait(struct job *j)
 {
-	if (j->wall_ms)
-		job_set_backstop(j, j->wall_ms + j->plan->limits.grace_ms + BACKSTOP_MS);
+	if (j->run->wall_ms)
+		job_set_backstop(j, j->run->wall_ms + j->run->plan->limits.grace_ms + BACKSTOP_MS);
 }
 
 /* The program: where its sandbox is, or is being made. */
@@ -352,7 +353,7 @@ static int run_program(struct job *j, struct nsbox_error *err)
 
 static int check_timeout(const struct job *j, struct nsbox_error *err)
 {
-	uint64_t most = j->plan->limits.wall_ms;
+	uint64_t most = j->run->plan->limits.wall_ms;
 
 	if (j->session && most && j->spec->timeout_ms > most)
 		return nsbox_fail(err, NSBOX_E_INVALID, 0,
@@ -388,7 +389,8 @@ int job_start_run(struct job *j, int plan_fd, struct nsbox_error *err)
 
 	/* What a snapshot has of the skill was looked at when it came. */
 	if (r == 0 && !from)
-		r = digests_check(j->plan->inputs, j->staged.fd, j->staged.skill_dir, err);
+		r = digests_check(j->run->plan->inputs, j->run->staged.fd, j->run->staged.skill_dir,
+				  err);
 	if (r == 0)
 		r = job_settle(j, err);
 	if (r == 0)

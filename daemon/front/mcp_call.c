@@ -81,7 +81,7 @@ static void tell(struct mcp_call *c)
 			 j->phase == JOB_QUEUED ? "queued" : "being set up", s);
 	else
 		snprintf(text, sizeof(text), "running for %u s, %zu bytes of output", s,
-			 j->out.len + j->err.len);
+			 j->run->out.len + j->run->err.len);
 	json_put(o, "progressToken", json_object_get(c->token));
 	json_put_u64(o, "progress", ++c->told);
 	if (c->version >= MCP_2025_03_26)

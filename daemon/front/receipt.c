@@ -85,10 +85,10 @@ static void put_asked(struct json_object *o, const struct job *j)
 	put_known(o, "trace_id", j->trace_id);
 	put_known(o, "traceparent", j->traceparent);
 	put_known(o, "request_sha256", j->body_sha256);
-	put_known(o, "manifest_sha256", j->manifest_sha256);
-	put_known(o, "policy_sha256", j->policy_sha256);
-	put_known(o, "plan_sha256", j->plan_sha256);
-	put_known(o, "image_digest", j->image_digest);
+	put_known(o, "manifest_sha256", j->run->manifest_sha256);
+	put_known(o, "policy_sha256", j->run->policy_sha256);
+	put_known(o, "plan_sha256", j->run->plan_sha256);
+	put_known(o, "image_digest", j->run->image_digest);
 }
 
 static void put_host(struct json_object *receipt, const struct nsbox_host *h)
@@ -106,8 +106,8 @@ static void put_end(struct json_object *o, const struct job *j)
 {
 	json_put_text(o, "cause", job_cause(j));
 	json_put(o, "status", json_object_new_int(j->http_status));
-	json_put(o, "exit_code", json_object_new_int(j->res.exit_status));
-	json_put(o, "signal", json_object_new_int(j->res.signal));
+	json_put(o, "exit_code", json_object_new_int(j->run->res.exit_status));
+	json_put(o, "signal", json_object_new_int(j->run->res.signal));
 	json_put_u64(o, "created_ms", j->created_unix_ms);
 	json_put_u64(o, "started_ms", j->started_unix_ms);
 	json_put_u64(o, "finished_ms", j->finished_unix_ms);
@@ -115,14 +115,14 @@ static void put_end(struct json_object *o, const struct job *j)
 		json_put(o, "ahead", json_object_new_boolean(true));
 	if (j->forked) /* its memory is laid out as that of others is */
 		json_put(o, "shared_layout", json_object_new_boolean(true));
-	json_put_u64(o, "setup_us", j->res.setup_us);
-	json_put_u64(o, "wall_us", j->res.wall_us);
-	json_put_u64(o, "cpu_us", j->res.cpu_us);
-	json_put_u64(o, "memory_peak", j->res.memory_peak);
-	json_put_u64(o, "oom_kills", j->res.oom_kills);
-	json_put_u64(o, "pids_limit_hits", j->res.pids_limit_hits);
-	if (j->error.code || j->res.error.code)
-		put_error(o, j->error.code ? &j->error : &j->res.error);
+	json_put_u64(o, "setup_us", j->run->res.setup_us);
+	json_put_u64(o, "wall_us", j->run->res.wall_us);
+	json_put_u64(o, "cpu_us", j->run->res.cpu_us);
+	json_put_u64(o, "memory_peak", j->run->res.memory_peak);
+	json_put_u64(o, "oom_kills", j->run->res.oom_kills);
+	json_put_u64(o, "pids_limit_hits", j->run->res.pids_limit_hits);
+	if (j->run->error.code || j->run->res.error.code)
+		put_error(o, j->run->error.code ? &j->run->error : &j->run->res.error);
 }
 
 static int put_all(struct json_object *o, const struct job *j)
@@ -132,18 +132,18 @@ static int put_all(struct json_object *o, const struct job *j)
 	put_asked(o, j);
 	put_host(o, &j->sv->host);
 	put_end(o, j);
-	r = json_put(o, "denials", denials_json(&j->network, &j->res, NULL));
+	r = json_put(o, "denials", denials_json(&j->run->network, &j->run->res, NULL));
 	if (r == 0)
 		r = job_put_held(o, j);
-	if (r == 0 && j->network.used)
-		r = json_put(o, "network", egress_log_json(&j->network, true));
+	if (r == 0 && j->run->network.used)
+		r = json_put(o, "network", egress_log_json(&j->run->network, true));
 	if (r == 0)
-		r = put_stream(o, "stdout", &j->out);
+		r = put_stream(o, "stdout", &j->run->out);
 	if (r == 0)
-		r = put_stream(o, "stderr", &j->err);
+		r = put_stream(o, "stderr", &j->run->err);
 	if (r == 0 && j->kind == JOB_PYTHON)
-		r = put_stream(o, "result", &j->result);
-	return r == 0 ? put_files(o, &j->outputs) : r;
+		r = put_stream(o, "result", &j->run->result);
+	return r == 0 ? put_files(o, &j->run->outputs) : r;
 }
 
 void job_make_receipt(struct job *j)

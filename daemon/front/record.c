@@ -150,9 +150,10 @@ void job_row(const struct job *j, struct journal_row *row)
 
 const char *job_cause(const struct job *j)
 {
-	if (!j->error.code)
-		return nsbox_cause_name((int)j->res.cause);
-	return nsbox_cause_name(j->error.code == NSBOX_E_SETUP || j->error.code == NSBOX_E_SANDBOX
+	if (!j->run->error.code)
+		return nsbox_cause_name((int)j->run->res.cause);
+	return nsbox_cause_name(j->run->error.code == NSBOX_E_SETUP ||
+						j->run->error.code == NSBOX_E_SANDBOX
 					? NSBOX_CAUSE_SANDBOX
 					: NSBOX_CAUSE_NONE);
 }

@@ -86,7 +86,7 @@ static struct json_object *output_new(const struct job *j, const struct output_f
 /* Files that came whole are in `outputs`, those that did not are named with the reason. */
 static int put_outputs(struct json_object *reply, const struct job *j)
 {
-	const struct outputs *o = &j->outputs;
+	const struct outputs *o = &j->run->outputs;
 	struct json_object *sent = json_object_new_array(), *kept = json_object_new_array();
 
 	for (size_t i = 0; sent && kept && i < o->n; i++) {
@@ -108,10 +108,10 @@ static int put_outputs(struct json_object *reply, const struct job *j)
 
 static struct result_json result_of(const struct job *j)
 {
-	return (struct result_json){ .result = &j->res,
+	return (struct result_json){ .result = &j->run->res,
 				     .host = &j->sv->host,
-				     .limits = j->plan ? &j->plan->limits : NULL,
-				     .wall_ms = j->wall_ms,
+				     .limits = j->run->plan ? &j->run->plan->limits : NULL,
+				     .wall_ms = j->run->wall_ms,
 				     .is_python = j->kind == JOB_PYTHON };
 }
 
@@ -132,7 +132,7 @@ static struct json_object *shown_value(const struct job *j, struct json_object *
 		return json_object_get(v);
 	/* It is kept as text, so that numbers come out as they went in. */
 	parsed = json_tokener_parse(json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN));
-	shown = redact_json(j->inputs.hidden, j->inputs.n_hidden, parsed);
+	shown = redact_json(j->run->inputs.hidden, j->run->inputs.n_hidden, parsed);
 	json_object_put(parsed);
 	return shown ? shown : json_object_new_string("***");
 }
@@ -140,9 +140,10 @@ static struct json_object *shown_value(const struct job *j, struct json_object *
 static int put_shown(struct json_object *o, const char *key, const struct job *j, const char *text)
 {
 	size_t len = 0;
-	auto_free char *shown = job_redacts(j) ? redact_text(j->inputs.hidden, j->inputs.n_hidden,
-							     text, strlen(text), &len)
-					       : NULL;
+	auto_free char *shown =
+		job_redacts(j) ? redact_text(j->run->inputs.hidden, j->run->inputs.n_hidden, text,
+					     strlen(text), &len)
+			       : NULL;
 
 	return json_put_text(o, key, shown ? shown : job_redacts(j) ? "" : text);
 }
@@ -151,23 +152,23 @@ static int put_outcome(struct json_object *reply, const struct job *j)
 {
 	struct pycall_outcome o = { 0 };
 	struct nsbox_error err = { 0 };
-	struct pycall call = { .memory = j->plan ? j->plan->limits.memory : 0,
-			       .wall_ms = j->wall_ms };
+	struct pycall call = { .memory = j->run->plan ? j->run->plan->limits.memory : 0,
+			       .wall_ms = j->run->wall_ms };
 	char text[80];
 	int r;
 
 	if (j->kind != JOB_PYTHON) {
-		bool good = j->res.cause == NSBOX_CAUSE_EXIT;
+		bool good = j->run->res.cause == NSBOX_CAUSE_EXIT;
 
-		snprintf(text, sizeof(text), "%s%s%d", nsbox_cause_name((int)j->res.cause),
-			 good ? " status " : ", exit status ", j->res.exit_status);
+		snprintf(text, sizeof(text), "%s%s%d", nsbox_cause_name((int)j->run->res.cause),
+			 good ? " status " : ", exit status ", j->run->res.exit_status);
 		json_put_u64(reply, "code", good ? 200 : 500);
 		json_put_null(reply, "data");
 		return json_put_text(reply, "msg", text);
 	}
-	r = pycall_judge(&call, &j->res, j->result.data, j->result.len,
-			 capture_truncated(&j->result), j->out.data, j->out.len, j->err.data,
-			 j->err.len, &o, &err);
+	r = pycall_judge(&call, &j->run->res, j->run->result.data, j->run->result.len,
+			 capture_truncated(&j->run->result), j->run->out.data, j->run->out.len,
+			 j->run->err.data, j->run->err.len, &o, &err);
 	if (r == 0) {
 		json_put_u64(reply, "code", (uint64_t)o.code);
 		r = o.data ? json_put(reply, "data", shown_value(j, o.data))
@@ -182,14 +183,15 @@ static int put_outcome(struct json_object *reply, const struct job *j)
 /* What the program may not have known how to say of itself. */
 static void add_notes(struct json_object *notes, const struct job *j)
 {
-	const struct nsbox_result *res = &j->res;
-	const size_t tail = MIN(j->err.len, (size_t)2048);
+	const struct nsbox_result *res = &j->run->res;
+	const size_t tail = MIN(j->run->err.len, (size_t)2048);
 	char text[512];
 
 	if (res->error.msg[0])
 		json_object_array_add(notes, json_text_new(res->error.msg, strlen(res->error.msg)));
 	if (res->cause == NSBOX_CAUSE_EXIT && res->exit_status == 127 && tail &&
-	    skill_missing_library(j->err.data + j->err.len - tail, tail, text, sizeof(text)))
+	    skill_missing_library(j->run->err.data + j->run->err.len - tail, tail, text,
+				  sizeof(text)))
 		json_object_array_add(notes, json_text_new(text, strlen(text)));
 	if (res->cause == NSBOX_CAUSE_DISK) {
 		static const char full[] = "it failed, and left its disk full (resources.disk)";
@@ -205,7 +207,7 @@ static void add_notes(struct json_object *notes, const struct job *j)
 	if (denials_lack(res))
 		json_object_array_add(notes,
 				      json_text_new(denials_lack(res), strlen(denials_lack(res))));
-	for (const char *p = j->staged.notices; p && *p;) {
+	for (const char *p = j->run->staged.notices; p && *p;) {
 		size_t n = strcspn(p, "\n");
 
 		json_object_array_add(notes, json_text_new(p, n));
@@ -216,7 +218,7 @@ static void add_notes(struct json_object *notes, const struct job *j)
 /* Why and how it ended; the library's remarks are notes where they are no error. */
 static int put_end(struct json_object *reply, const struct job *j)
 {
-	const struct nsbox_result *res = &j->res;
+	const struct nsbox_result *res = &j->run->res;
 	struct json_object *notes = json_object_new_array();
 
 	json_put_text(reply, "cause", nsbox_cause_name((int)res->cause));
@@ -242,12 +244,12 @@ static int put_end(struct json_object *reply, const struct job *j)
 /* Names in them are the program's, and may hold what it was given. */
 static struct json_object *shown_denials(const struct job *j)
 {
-	struct json_object *all = denials_json(&j->network, &j->res, &j->trace);
+	struct json_object *all = denials_json(&j->run->network, &j->run->res, &j->run->trace);
 	struct json_object *shown;
 
 	if (!job_redacts(j))
 		return all;
-	shown = redact_json(j->inputs.hidden, j->inputs.n_hidden, all);
+	shown = redact_json(j->run->inputs.hidden, j->run->inputs.n_hidden, all);
 	json_object_put(all);
 	return shown ? shown : json_object_new_array();
 }
@@ -257,19 +259,19 @@ static int put_run(struct json_object *reply, const struct job *j)
 	int r = put_outcome(reply, j);
 
 	if (r == 0)
-		r = put_stream(reply, "stdout", &j->out, j->interactive);
+		r = put_stream(reply, "stdout", &j->run->out, j->interactive);
 	if (r == 0)
-		r = put_stream(reply, "stderr", &j->err, j->interactive);
+		r = put_stream(reply, "stderr", &j->run->err, j->interactive);
 	if (r == 0)
 		r = put_end(reply, j);
 	if (r == 0)
 		r = json_put(reply, "denials", shown_denials(j));
 	if (r == 0)
 		r = job_put_held(reply, j);
-	if (r == 0 && j->network.used)
-		r = json_put(reply, "network", egress_log_json(&j->network, false));
-	if (r == 0 && j->plan)
-		r = json_put_text(reply, "policy_sha256", j->plan->digest);
+	if (r == 0 && j->run->network.used)
+		r = json_put(reply, "network", egress_log_json(&j->run->network, false));
+	if (r == 0 && j->run->plan)
+		r = json_put_text(reply, "policy_sha256", j->run->plan->digest);
 	return r == 0 ? put_outputs(reply, j) : r;
 }
 
@@ -282,8 +284,8 @@ static int put_made(struct json_object *reply, const struct job *j)
 	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): jobs that make one have it */
 	json_put_u64(o, "running", j->session->held - 1); /* but us */
 	r = json_put(reply, "session", o);
-	if (r == 0 && j->res.cause != NSBOX_CAUSE_NONE)
-		r = json_put_text(reply, "cause", nsbox_cause_name((int)j->res.cause));
+	if (r == 0 && j->run->res.cause != NSBOX_CAUSE_NONE)
+		r = json_put_text(reply, "cause", nsbox_cause_name((int)j->run->res.cause));
 	return r == 0 ? job_put_held(reply, j) : r;
 }
 
@@ -303,9 +305,10 @@ static int put_refusal(struct json_object *reply, const struct job *j, const str
 
 static const struct nsbox_error *refusal(const struct job *j)
 {
-	if (j->error.code)
-		return &j->error;
-	return j->has_result && j->res.cause == NSBOX_CAUSE_SANDBOX ? &j->res.error : NULL;
+	if (j->run->error.code)
+		return &j->run->error;
+	return j->has_result && j->run->res.cause == NSBOX_CAUSE_SANDBOX ? &j->run->res.error
+									 : NULL;
 }
 
 void job_make_reply(struct job *j)

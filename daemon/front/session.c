@@ -129,7 +129,7 @@ void session_leave(struct session *s, struct job *j)
 		nsbox_fail(&why, NSBOX_E_INVALID, ECANCELED,
 			   "session '%.64s' was not made: its first command came to an early end",
 			   s->id);
-		session_failed(s, j->error.code ? &j->error : &why);
+		session_failed(s, j->run->error.code ? &j->run->error : &why);
 	} else if (s->state == SESSION_NEW && !s->held) {
 		over(s, "");
 	} else if (s->state != SESSION_OVER) {
@@ -188,17 +188,17 @@ static int keep_recipe(struct session *s, const struct job *j, struct nsbox_erro
 {
 	struct recipe *r = s->recipe = calloc(1, sizeof(*r));
 
-	s->manifest = j->policy_text ? strdup(j->policy_text) : NULL;
-	if (!r || (j->policy_text && !s->manifest))
+	s->manifest = j->run->policy_text ? strdup(j->run->policy_text) : NULL;
+	if (!r || (j->run->policy_text && !s->manifest))
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "keep what a session is made of");
 	if (s->from)
 		*r = s->from->recipe;
 	r->manifest_len = s->manifest ? (uint32_t)strlen(s->manifest) : 0;
 	if (!s->from) {
 		snprintf(r->image, sizeof(r->image), "%s",
-			 j->spec->image ? j->spec->image : j->plan->image);
-		memcpy(r->manifest_sha256, j->manifest_sha256, sizeof(r->manifest_sha256));
-		memcpy(r->skill_dir, j->staged.skill_dir, sizeof(r->skill_dir));
+			 j->spec->image ? j->spec->image : j->run->plan->image);
+		memcpy(r->manifest_sha256, j->run->manifest_sha256, sizeof(r->manifest_sha256));
+		memcpy(r->skill_dir, j->run->staged.skill_dir, sizeof(r->skill_dir));
 		r->as_operator = j->spec->as_operator;
 	}
 	snapshot_release(take_ptr(&s->from));
@@ -207,7 +207,7 @@ static int keep_recipe(struct session *s, const struct job *j, struct nsbox_erro
 
 int session_made(struct session *s, const struct job *j, int plan_fd, struct nsbox_error *err)
 {
-	uint32_t n = j->n_rules;
+	uint32_t n = j->run->n_rules;
 	int r = session_network_take(s, plan_fd, err);
 
 	if (r == 0)
@@ -215,21 +215,21 @@ int session_made(struct session *s, const struct job *j, int plan_fd, struct nsb
 	if (r < 0)
 		return r;
 	s->plan = malloc(sizeof(*s->plan));
-	s->rules = calloc(j->n_rules + 1, sizeof(*s->rules));
+	s->rules = calloc(j->run->n_rules + 1, sizeof(*s->rules));
 	if (!s->plan || !s->rules) {
 		free_ptr(&s->plan);
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "keep the plan of a session");
 	}
-	*s->plan = *j->plan;
+	*s->plan = *j->run->plan;
 	/* The request's own are the last, and of this command alone. */
 	for (char *const *own = j->spec->outputs; n && own && *own; own++)
 		n--;
 	if (n)
-		memcpy(s->rules, j->rules, n * sizeof(*s->rules));
+		memcpy(s->rules, j->run->rules, n * sizeof(*s->rules));
 	s->n_rules = n;
-	memcpy(s->manifest_sha256, j->manifest_sha256, sizeof(s->manifest_sha256));
-	memcpy(s->policy_sha256, j->policy_sha256, sizeof(s->policy_sha256));
-	memcpy(s->plan_sha256, j->plan_sha256, sizeof(s->plan_sha256));
+	memcpy(s->manifest_sha256, j->run->manifest_sha256, sizeof(s->manifest_sha256));
+	memcpy(s->policy_sha256, j->run->policy_sha256, sizeof(s->policy_sha256));
+	memcpy(s->plan_sha256, j->run->plan_sha256, sizeof(s->plan_sha256));
 	session_lower(&s->idle_s, s->plan->limits.session_idle_ms);
 	session_lower(&s->ttl_s, s->plan->limits.session_ttl_ms);
 	if (s->plan->limits.session_commands)
@@ -265,7 +265,8 @@ static void ready(struct job *j, void *arg)
 {
 	struct wire_event *w = arg;
 
-	memcpy(j->image_digest, w->image, sizeof(j->image_digest));
+	if (j->run)
+		memcpy(j->run->image_digest, w->image, sizeof(j->run->image_digest));
 	job_event(j, &w->event);
 }
 

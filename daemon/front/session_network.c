@@ -82,7 +82,7 @@ void session_network_event(struct session *s, const struct egress_event *e)
 		return;
 	for (struct job *j = s->f->first; j; j = j->next)
 		if (runs_in(j, s)) {
-			egress_log_count(&j->network, e);
+			egress_log_count(&j->run->network, e);
 			told = true;
 		}
 	if (!told)
