@@ -85,7 +85,7 @@ RECEIPT = {
     "job_id": "job-.*", "receipt_id": "job-.*", "request_sha256": SHA, "manifest_sha256": SHA, "policy_sha256": SHA,
     "plan_sha256": SHA, "image_digest": "(host|sha256):[0-9a-f]{32,64}",
     "host.kernel": os.uname().release, "host.machine": os.uname().machine, "host.tier": "cgroup|namespace|process",
-    "host.nsbox": r"[0-9]+\.[0-9]+\.[0-9]+.*",
+    "tier": "cgroup|namespace", "host.nsbox": r"[0-9]+\.[0-9]+\.[0-9]+.*",
     "cause": "exit", "status": 200, "exit_code": 0, "signal": 0, "oom_kills": 0, "pids_limit_hits": 0,
     "created_ms": 1.5e12, "started_ms": 1.5e12, "finished_ms": 1.5e12, "setup_us": 1, "wall_us": 50000, "cpu_us": 1,
     "memory_peak": 0, "witness_us": 1,
