@@ -126,6 +126,8 @@ static void add_places(const struct nsbox_policy *p, struct blob_builder *b,
 		add(b, f, places[i], run, true);
 	if (p->skill_dir)
 		add(b, f, p->skill_dir, p->skill_readonly ? READ | EXEC : run | EXEC, true);
+	else
+		add(b, f, "/skills", run, true);
 	add_list(p, b, f, p->exec, READ | EXEC, false);
 }
 

@@ -248,6 +248,8 @@ def test_session(t):
     t.ok(tap.wait_until(lambda: len(alive(stays)) == 1, 20), "what it left behind, an orphan in a session of its own, lives on")
     t.equal(run("cat", "f").get("stdout"), "one\n", "the next finds what it wrote")
     t.equal(run("cat", "/workspace/f").get("stdout"), "one\n", "also by the run's own path")
+    done = run("sh", "-c", "mkdir $NSBOX_ROOT/skills/own && echo x >$NSBOX_ROOT/skills/own/y && cat $NSBOX_ROOT/skills/own/y")
+    t.equal(done.get("stdout"), "x\n", "/skills is the run's, as in any tier")
     done = run("sh", "-c", TREE.format(stopped), timeout_seconds=1)
     t.equal((done["cause"], alive(stopped), len(alive(stays))), ("wallTime", [], 1),
             "a command that is stopped ends with all that it started, and nothing else does")
