@@ -39,15 +39,15 @@ TOLD_MAX = 20
 LOADED = (b"#!", b"\x7fELF")
 
 # /skills and /tmp are where they are called; in the working directory they are found as well. Without namespaces
-# these places are below $NSBOX_ROOT.
+# these places are below $NSBOX_ROOT, and Landlock lets nothing be moved from one to another.
 SETTLE = """
 for d in skills tmp; do
 	if test -d $d; then
 		for f in $d/* $d/.[!.]*; do
 			test -e "$f" || continue
-			mv "$f" "$NSBOX_ROOT/$d/" || exit 1
+			cp -a "$f" "$NSBOX_ROOT/$d/" || exit 1
 		done
-		rmdir $d || exit 1
+		rm -rf $d || exit 1
 	fi
 	ln -s "$NSBOX_ROOT/$d" $d || exit 1
 done
@@ -65,9 +65,8 @@ def starts_program(path, info):
 
 
 def pack(root):
-    """(tar file as bytes, {path: (size, time)} of the files in it); links and the like stay where they are."""
-    went = {}
-    size = 0
+    """A tar file of it, as bytes; links and the like stay where they are."""
+    size = count = 0
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for where, names, files in os.walk(root):
@@ -84,15 +83,15 @@ def pack(root):
                     tar.addfile(member)
                     continue
                 size += info.st_size
-                if size > TREE_MAX or len(went) >= FILES_MAX:
+                if size > TREE_MAX or count >= FILES_MAX:
                     raise Error("the directory holds more than %d MB or %d files" % (TREE_MAX >> 20, FILES_MAX))
                 member.mode = 0o755 if starts_program(path, info) else 0o644
                 with open(path, "rb") as f:
                     data = f.read()
                 member.size = len(data)
                 tar.addfile(member, io.BytesIO(data))
-                went["/" + member.name] = (member.size, member.mtime)
-    return out.getvalue(), went
+                count += 1
+    return out.getvalue()
 
 
 def mark_of(root):
@@ -123,9 +122,9 @@ class Chat(Session):
         self.settings = settings
         self.mark = mark
         self.root = mark[0]
-        self.lock = threading.Lock()
+        self.lock = threading.RLock() # making it asks for what is in it
         self.turns = threading.BoundedSemaphore(AT_ONCE)
-        self.went = {}    # what went in
+        self.first = {}   # the files that it began with
         self.times = 0    # it was made
         self.told = 1     # and of how many of these it was said
         self.over = over  # for good
@@ -136,7 +135,7 @@ class Chat(Session):
         except service.Refused as error:
             raise Error(str(error)) from None
         try:
-            archive, went = pack(self.root)
+            archive = pack(self.root)
         except OSError as error:
             raise Error("the directory cannot be read (%s)" % error) from None
         manifest = self.settings.manifest("maxkb-skill")
@@ -147,12 +146,12 @@ class Chat(Session):
         if self.settings.image:
             body["image"] = self.settings.image
         reply = self.client.call("POST", "/v1/execute/command", body)
-        self.made = True
         if reply.get("exit_code") != 0:
             self.end()
             raise Error("the directory did not get into its session: %s" % (reply.get("stderr") or reply.get("msg")))
-        self.went = went
         self.times += 1
+        self.made = True
+        self.first = self.files()
 
     def _ensure(self):
         with self.lock:
@@ -193,15 +192,16 @@ class Chat(Session):
             new, self.told = self.times > self.told, max(self.times, self.told)
         return new
 
+    def files(self):
+        """{path: (size, time)}; /tmp is nobody's to keep."""
+        return {virtual(os.path.join(place, entry.path)): (entry.size, entry.mtime_ms)
+                for place in ("/workspace", "/skills") for entry in self.list(place, recursive=True)
+                if entry.type == "file"}
+
     def left_behind(self):
         """[(path, size)] of the files that are not as they went in."""
-        found = []
-        for place in ("/workspace", "/skills"):
-            for entry in self.list(place, recursive=True):
-                path = virtual(os.path.join(place, entry.path))
-                if entry.type == "file" and self.went.get(path) != (entry.size, entry.mtime_ms // 1000):
-                    found.append((path, entry.size))
-        return sorted(found)
+        first = self.first
+        return sorted((path, mark[0]) for path, mark in self.files().items() if first.get(path) != mark)
 
     def close(self, why):
         """For good: what it leaves is listed, then it ends with all that runs in it."""
