@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/common/digest.h"
+#include "daemon/common/text.h"
 #include "daemon/front/job_parts.h"
 #include "daemon/front/snapshot.h"
 #include "nsbox/plan_build.h"
@@ -224,7 +225,8 @@ static const char **joined_env(const struct job *j)
 int job_encode_exec(const struct job *j, bool waits, int *ret_fd, struct nsbox_error *err)
 {
 	auto_free const char **entry = NULL, **env = joined_env(j);
-	const char *python[PYCALL_ARGV + 1] = { 0 };
+	auto_free char *noexec = NULL;
+	const char *python[PYCALL_ARGV + 2] = { 0 };
 	struct nsbox_exec ex = { .env = env,
 				 .cwd = j->spec->cwd,
 				 .wall_ms = j->run->wall_ms,
@@ -241,8 +243,15 @@ int job_encode_exec(const struct job *j, bool waits, int *ret_fd, struct nsbox_e
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "the run's variables");
 	if (j->kind == JOB_PYTHON) {
 		memcpy(python, pycall_argv, sizeof(pycall_argv[0]) * PYCALL_ARGV);
+		if (waits && j->run->plan->noexec_len) {
+			noexec = base64_encode(j->run->plan->noexec, j->run->plan->noexec_len);
+			if (!noexec)
+				return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM,
+						  "the filter of a call");
+		}
 		if (waits)
 			python[PYCALL_ARGV - 1] = "ahead";
+		python[PYCALL_ARGV] = noexec;
 		if (j->spec->python.interpreter)
 			python[0] = j->spec->python.interpreter;
 		ex.argv = python;

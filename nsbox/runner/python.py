@@ -34,7 +34,8 @@ Arguments as JSON know NaN, where MaxKB, which writes them down as an expression
 NameError; `expression` does as MaxKB does.
 
 Start-up time is part of every call, so only modules that cost nothing are imported at the top. With
-the argument "ahead" the interpreter was started before its call is known, and has time to import more.
+the argument "ahead" the interpreter was started before its call is known, and has time to import more; a
+second one is the call's `noexec`, which is known by then.
 """
 import os
 import sys
@@ -151,10 +152,8 @@ def refuse_as_maxkb(event, args):
         os._exit(126)
 
 
-def forbid_programs(request, install):
-    from binascii import a2b_base64
-
-    install(a2b_base64(request["noexec"]))
+def forbid_programs(request, tools):
+    tools.forbid(request["noexec"])
     if "subprocess" in request["compat"]:
         sys.addaudithook(refuse_as_maxkb)
 
@@ -204,7 +203,7 @@ def result_of(request, tools):
     dumps = tools.dumps
     if request.get("noexec"):
         try:
-            forbid_programs(request, tools.install or filter_installer())
+            forbid_programs(request, tools)
         except Exception as error:
             return '{"ok":false,"msg":%s}' % dumps(
                 "the filter that forbids programs is not in force: %s" % error)
@@ -218,11 +217,18 @@ def result_of(request, tools):
 
 class Tools:
     """What the runner itself needs for a call. `install` and `exit` are made for it, unless there was
-    time before; `known` is the last module that was imported by then."""
+    time before; `known` is the last module that was imported by then, `forbidden` the filter in force."""
 
     def __init__(self):
         self.loads, self.dumps = json_codecs()
-        self.install = self.exit = self.known = None
+        self.install = self.exit = self.known = self.forbidden = None
+
+    def forbid(self, noexec):
+        from binascii import a2b_base64
+
+        if noexec != self.forbidden:
+            (self.install or filter_installer())(a2b_base64(noexec))
+            self.forbidden = noexec
 
     def prepare(self):
         from ctypes import PyDLL
@@ -237,7 +243,6 @@ def warm_up(tools):
     code could tell from a fresh interpreter but by sys.modules."""
     for name in ("atexit", "binascii", "ctypes", "datetime", "io", "json", "re", "types", "typing"):
         __import__(name)
-    del sys.argv[1:]
     tools.prepare()
     path = sys.path[:]
     result_of(tools.loads(NOTHING), tools)
@@ -386,9 +391,17 @@ def main():
         tools = become(*sys.argv[2:])
     else:
         tools = Tools()
-        if sys.argv[1:] == ["ahead"]:
-            warm_up(tools)
+    if sys.argv[1:2] == ["ahead"]:
+        get_ready(tools, sys.argv[2:])
     answer(tools)
+
+
+def get_ready(tools, noexec):
+    del sys.argv[1:]
+    if not tools.known:  # a template's fork has been warm from its beginning
+        warm_up(tools)
+    for program in noexec:
+        tools.forbid(program)
 
 
 def answer(tools):

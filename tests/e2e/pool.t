@@ -84,6 +84,23 @@ def test_found(t):
              "no two have the same random numbers, hashes or names of temporary files", repr((first, second)))
 
 
+def test_no_programs(t):
+    """The filter of interpreters that start no program is in force before the call is known, and once."""
+    code = ("def f():\n import os, sys\n filters = [l for l in open('/proc/self/status') if l.startswith('Seccomp_filters')]\n"
+            " try: started = os.spawnv(os.P_WAIT, '/bin/true', ['true']) == 0\n except OSError as e: started = e.errno\n"
+            " return [filters, started, sys.argv[1:]]\n")
+    manifest = {"manifestVersion": 1, "name": "m", "process": {"subprocess": "none"}}
+    with service.Daemon(options=["--pool", "2"]) as d:
+        open_to_all = call(d, code)["data"]
+        t.equal(open_to_all[1:], [True, []], "a program is started where nothing forbids it")
+        cold, _ = found(d, code, manifest=manifest)
+        t.ok(full(d, 2), "of both kinds one is made")
+        warm, hit = found(d, code, manifest=manifest)
+        t.ok(hit and cold["data"][1] is not True, "one that starts none is found", repr(cold))
+        t.equal(warm["data"], cold["data"], "and has what another one has")
+        t.ok(cold["data"][0] != open_to_all[0], "which is a filter more")
+
+
 # What an interpreter does when it ends, each as a line of standard output.
 END = """
 def f():
@@ -242,4 +259,4 @@ def test_operations(t):
     t.ok(r.returncode != 0 and "pool" in r.stderr, "more than 256 are refused", r.stderr)
 
 
-sys.exit(tap.run([test_found, test_end, test_commands, test_limits, test_not_found, test_loss, test_operations]))
+sys.exit(tap.run([test_found, test_no_programs, test_end, test_commands, test_limits, test_not_found, test_loss, test_operations]))
