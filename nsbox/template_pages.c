@@ -7,6 +7,7 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -98,16 +99,27 @@ void nsbox_template_learnt(void)
 		munmap(shared, sizeof(*shared));
 }
 
+/* "start-end mode ..."; false: not memory that a fork shares until one of the two writes. */
+static bool written_alone(const char *line, uintptr_t *start, uintptr_t *end)
+{
+	char *rest;
+
+	*start = strtoul(line, &rest, 16);
+	if (*rest != '-')
+		return false;
+	*end = strtoul(rest + 1, &rest, 16);
+	return strncmp(rest, " rw", 3) == 0 && rest[3] && rest[4] == 'p';
+}
+
 _Noreturn void nsbox_template_learn(int status)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
 	int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	char line[512], mode[5];
-	unsigned long start, end;
+	uintptr_t start, end;
+	char line[512];
 
 	while (pages && maps && pagemap >= 0 && fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%lx-%lx %4s", &start, &end, mode) == 3 && mode[1] == 'w' &&
-		    mode[3] == 'p')
+		if (written_alone(line, &start, &end))
 			look_at(pagemap, start, end);
 	_exit(status);
 }
