@@ -103,6 +103,7 @@ class Server:
         self.open = {}     # ids of requests without an answer, as JSON; a dict keeps their order
         self.trouble = None  # why there is no server to answer
         self.ended = b"\n"   # the last byte that was written
+        self.said = b""      # the end of standard error
         self.job = None
         self.link = None     # for input
         self.feeding = False
@@ -189,6 +190,8 @@ class Server:
             write_all(fd, data)
             if fd == 1 and data:
                 self.ended = data[-1:]
+            elif data:
+                self.said = (self.said + data)[-4096:]
 
     def events(self, answer):
         """(name, data) of each event."""
@@ -256,6 +259,9 @@ class Server:
             return "the MCP server wrote more than %d MB (MAXKB_NSBOX_RESULT_MB)" % self.settings.result_mb
         if cause == "exit" and result.get("exit_code") == 0:
             return None
+        # Where no group counts memory a call for more of it fails, which Python says last of all.
+        if self.said.rstrip().rpartition(b"\n")[2].startswith(b"MemoryError"):
+            return "the MCP server ended: %s" % CAUSES["memory"].format(**vars(self.settings)).replace("used", "wanted")
         refused = sorted({d["name"] for d in result.get("denials") or () if d.get("layer") == "egress" and d.get("name")})
         return "the MCP server ended (%s)%s" % (
             result.get("msg"), "; the policy refused the network to " + ", ".join(refused) if refused else "")

@@ -10,6 +10,11 @@ from . import docker, leftovers, service, tap
 from .paths import NSBOXD
 
 
+def is_payload(tier, uid):
+    """Is it who a run is: 1000 of its own user namespace, or without one a number of the run's alone."""
+    return uid == 1000 if tier != "process" else uid > 65536
+
+
 class Here(service.Daemon):
     """A service on this host."""
 
