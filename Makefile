@@ -207,8 +207,8 @@ check: ## install what is missing (apt, as root), build, run all tests
 	$(Q)$(MAKE) --no-print-directory $(JOBS) all tests
 	$(Q)$(MAKE) --no-print-directory check-here
 
-# Files that look for what is left on the machine, or fill it.
-ALONE := $(addprefix ./tests/e2e/,$(addsuffix .t,cases-cli cases-daemon crash faults journal leaks load))
+# Files that look for what is left on the machine, or fill it; process-tier ends what has a user of its runs, in containers, too.
+ALONE := $(addprefix ./tests/e2e/,$(addsuffix .t,cases-cli cases-daemon crash faults journal leaks load process-tier))
 
 check-here: all tests
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox nsbox-test)

@@ -1,17 +1,23 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The kits of docs/maxkb.md in containers as Docker starts them (tests/support/nsboxtest/docker.py): the
-service outside, the service inside, and what becomes of it without each thing that a kit asks for."""
+service outside, the service inside, and what becomes of it without each thing that a kit asks for. Kit b is the tier
+"namespace", kit a is "process": each has all golden outcomes and the many threads here; maxkb.t has those of the host.
+"""
 
+import functools
 import os
 import re
+import shutil
 import subprocess
 import sys
+
+import yaml
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
 from nsboxtest import docker, leftovers, maxkb, paths, service, tap
-from nsboxtest.golden import GOLDEN
+from nsboxtest.golden import GOLDEN, many, outcomes
 
 KITS = os.path.join(paths.ROOT, "maxkb", "kits")
 INIT = "/opt/maxkb/local/init-shells/10-nsbox.sh"
@@ -28,6 +34,7 @@ def fresh(name):
     return path
 
 
+@functools.cache
 def virtual_environment():
     """As MaxKB has one, with a module that /usr lacks."""
     path = fresh("py3")
@@ -53,29 +60,17 @@ def start_in(container):
     return start
 
 
-def golden(t, server, kit, step=1):
-    wrong = []
-    for name, code, keywords, more, good in GOLDEN[::step]:
-        answer = server.call(code, keywords, **more)
-        if not good(answer):
-            wrong.append("%s: %s" % (name, str(answer)[:300]))
+def golden(t, server, kit, rows=None):
+    wrong = ["%s: %s" % (name, answer[:300]) for name, good, answer in outcomes(server, rows) if not good]
     t.ok(not wrong, "%s: golden outcomes" % kit, "\n".join(wrong))
 
 
-def test_outside(t):
-    """Kit c: the stock container, the socket and the package on volumes."""
-    with service.Daemon() as daemon:
-        box = docker.Container(fresh("box"), docker.default(), volumes(
-            (daemon.dir, "/run/nsbox", ["rbind", "rw"]), (maxkb.PACKAGE, "/opt/nsbox-maxkb", ["rbind", "ro"])))
-        with maxkb.MaxKB("-", python=PY3, start=start_in(box), NSBOX_PYTHON="/usr/bin/python3",
-                         NSBOX_SOCKET="/run/nsbox/nsbox.sock") as server:
-            golden(t, server, "service outside", 5)
-            answer = server.call("import os\ndef f(): return os.path.exists('/opt/maxkb')")
-            t.equal(answer, {"value": False}, "service outside: nothing of the container is in a run")
-            said = server.end()
-        t.ok("run in nsbox, by the service at /run/nsbox/nsbox.sock" in said, "service outside: the log says so", said)
+def all_at_once(t, server, kit):
+    wrong = many(server)
+    t.ok(not wrong, "%s: 200 threads at once, each with its answer" % kit, str(wrong[:3]))
 
 
+@functools.cache
 def bundle():
     """With the libraries that it needs, as it is put on MaxKB's volume."""
     path = fresh("bundle")
@@ -85,7 +80,41 @@ def bundle():
     return path
 
 
+def composed():
+    """The service "maxkb" of the file that is shipped, which says no more than a container's start can have."""
+    with open(os.path.join(KITS, "compose.yaml"), encoding="utf-8") as f:
+        file = yaml.safe_load(f)
+    return file, file["services"]["maxkb"]
+
+
+def test_outside(t):
+    """Kit c: the stock container, with the volumes of compose.yaml; what is installed on the host is in the bundle."""
+    file, maxkb_service = composed()
+    t.equal((set(file), set(file["services"]), set(maxkb_service) - {"container_name", "restart", "ports"}),
+            ({"services"}, {"maxkb"}, {"image", "environment", "volumes"}), "service outside: no option of security is asked for")
+    t.equal(maxkb_service["environment"], {"MAXKB_NSBOX_IMAGE": "maxkb"}, "service outside: and one variable")
+    with service.Daemon() as daemon:
+        # Sources that the file names; here they are elsewhere.
+        places = {"~/.maxkb": fresh("volume"), "/run/nsbox": daemon.dir, "/usr/local/share/nsbox/": bundle() + "/share/nsbox/"}
+        extra = [(virtual_environment(), "/opt/py3", ["rbind", "rw"])]
+        for text in maxkb_service["volumes"]:
+            source, where, *mode = text.split(":")
+            found = [there + source[len(name):] for name, there in places.items() if source == name or source.startswith(name)]
+            t.ok(found and os.path.exists(found[0]), "service outside: there is %s" % source, str(found))
+            extra.append((found[0], where, ["rbind", *(mode or ["rw"])]))
+        box = docker.Container(fresh("box"), docker.default(), extra)
+        with maxkb.MaxKB("-", python=PY3, start=start_in(box), NSBOX_PYTHON="/usr/bin/python3",
+                         NSBOX_IMAGE="host") as server:
+            answer = server.call("import os\ndef f(): return os.path.exists('/opt/maxkb')")
+            t.equal(answer, {"value": False}, "service outside: nothing of the container is in a run")
+            golden(t, server, "service outside", GOLDEN[::5])  # maxkb.t has all, by a service as this one
+            said = server.end()
+        t.ok("run in nsbox, by the service at /run/nsbox/nsbox.sock" in said, "service outside: the log says so", said)
+
+
 def box_with(bundle_dir, profile, unmasked=False):
+    """A container that has never been started; what it keeps is on the volume."""
+    shutil.rmtree(os.path.join(bundle_dir, "state"), ignore_errors=True)
     return docker.Container(fresh("box"), profile, volumes((bundle_dir, "/opt/maxkb/local/nsbox", ["rbind", "rw"])),
                             unmasked=unmasked)
 
@@ -95,6 +124,7 @@ def test_inside(t):
     bundle_dir = bundle()
     with maxkb.MaxKB("-", python=PY3, start=start_in(box_with(bundle_dir, docker.shipped()))) as server:
         golden(t, server, "service inside")
+        all_at_once(t, server, "service inside")
         answer = server.call("import only_in_py3, sys\ndef f(): return [only_in_py3.ANSWER, sys.executable]")
         t.equal(answer, {"value": [42, PY3]}, "service inside: tools have MaxKB's own Python and packages")
         answer = server.call("import os\ndef f(): return sorted(os.listdir('/opt'))")
@@ -123,7 +153,8 @@ def test_stock_process(t):
     """Kit a: the stock container, where the operator accepts the tier "process"."""
     box = box_with(bundle(), docker.default())
     with maxkb.MaxKB("-", python=PY3, start=start_in(box), NSBOX_MIN_TIER="process") as server:
-        golden(t, server, "the stock container", 5)
+        golden(t, server, "the stock container")
+        all_at_once(t, server, "the stock container")
         answer = server.call("import os\ndef f(): return os.getuid() > 1000 and os.getgid() != 0")
         t.equal(answer, {"value": True}, "the stock container: as a user and group of the run's own")
         answer = server.call("def f(): return open('/proc/1/environ').read()")

@@ -10,6 +10,7 @@ file, then does what each line of standard input says and answers with a line.
     {"files": METHOD, "root": DIRECTORY, "args": [...]}  its file tools; bytes are told as text
     {"vanish": DIRECTORY}                                as MaxKB removes it
     {"many": N, "code": CODE}                            N threads at once, each with n=its number
+    {"calls": [CALL, ...]}                               some threads at once; the answers as a list
 
 Standard output holds the answers alone.
 """
@@ -63,6 +64,11 @@ def many(order):
     for thread in threads:
         thread.join()
     return answers
+
+
+def some(order):
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(call, order["calls"]))
 
 
 def backend_of(order):
@@ -132,7 +138,7 @@ def external(order):
     return attempt(sandbox_connection, order["external"])
 
 
-WISHES = {"external": external, "vanish": vanish, "files": files, "shell": shell, "many": many, "mcp": mcp, "call": call}
+WISHES = {"external": external, "vanish": vanish, "files": files, "shell": shell, "many": many, "calls": some, "mcp": mcp, "call": call}
 for text in sys.stdin:
     wish = json.loads(text)
     print(json.dumps(next(WISHES[key] for key in WISHES if key in wish)(wish)), flush=True)

@@ -76,15 +76,15 @@ GOLDEN = [
     ("bytes", "def f(): return b'ab'", "{}", {}, value("b'ab'")),
     ("datetime", "import datetime\ndef f(): return datetime.datetime(2020, 1, 1)", "{}", {},
      value("2020-01-01 00:00:00")),
-    ("generator", "def f(): yield 1", "{}", {}, lambda a: a["value"].startswith("<generator object f at ")),
-    ("coroutine", "async def f(): return 1", "{}", {}, lambda a: a["value"].startswith("<coroutine object f at ")),
+    ("generator", "def f(): yield 1", "{}", {}, lambda a: str(a.get("value")).startswith("<generator object f at ")),
+    ("coroutine", "async def f(): return 1", "{}", {}, lambda a: str(a.get("value")).startswith("<coroutine object f at ")),
     ("odd keys", "def f(): return {1: 2, True: 3, None: 4}", "{}", {}, value({"1": 3, "null": 4})),
     ("tuple key", "def f(): return {(1, 2): 3}", "{}", {},
      error("keys must be str, int, float, bool or None, not tuple")),
     ("circular list", "def f():\n a = []\n a.append(a)\n return a", "{}", {},
      error("Circular reference detected")),
     ("nan and infinity", "def f(): return [float('nan'), float('inf')]", "{}", {},
-     lambda a: a["value"][0] != a["value"][0] and a["value"][1] == float("inf")),
+     lambda a: "value" in a and a["value"][0] != a["value"][0] and a["value"][1] == float("inf")),
     ("surrogate, emoji, Chinese", "def f(): return '\\ud800😀错'", "{}", {}, value("\ud800😀错")),
     ("what is printed", "import os, sys\ndef f():\n print('x')\n os.write(1, b'y')\n sys.__stdout__.write('z')\n"
      " return 1", "{}", {}, value(1)),
@@ -109,7 +109,7 @@ GOLDEN = [
     ("a program starts", START, "{}", {}, value(0)),
     ("the environment is empty", "import os\ndef f(): return dict(os.environ)", "{}", {}, value({})),
     ("ids", "import os\ndef f(): return [os.getuid() > 0, os.getgid() > 0, os.getgroups()]", "{}", {},
-     lambda a: a["value"][:2] == [True, True] and 0 not in a["value"][2]),
+     lambda a: "value" in a and a["value"][:2] == [True, True] and 0 not in a["value"][2]),
     ("the working directory can be written", "def f():\n open('x', 'w').write('1')\n return open('x').read()", "{}",
      {}, value("1")),
     ("names", "X = 1\ndef f(): return [__name__, 'X' in globals(), '__file__' in globals()]", "{}", {},
@@ -121,3 +121,17 @@ GOLDEN = [
     ("package paths are searched", "import sys\ndef f(): return [p for p in sys.path if 'standin' in p]", "{}", {},
      value(["/opt/standin/one", "/opt/standin/two"])),
 ]
+
+
+def outcomes(server, rows=None):
+    """(name, whether it is right, what came back) of each, asked by a few threads at once."""
+    rows = rows or GOLDEN
+    answers = server.tell({"calls": [dict(more, call=code, keywords=keywords) for _, code, keywords, more, _ in rows]})
+    for (name, _, _, _, good), answer in zip(rows, answers):
+        yield name, good(answer), str(answer)[:1000]
+
+
+def many(server):
+    """As many calls at once as MaxKB's server has threads; what came back that is not its own answer."""
+    answers = server.tell({"many": 200, "code": "def f(n): return n * n"})
+    return [(n, answer) for n, answer in enumerate(answers) if answer != {"value": n * n}]
