@@ -126,7 +126,8 @@ def through(config, settings, args, **more):
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stdio.py")
     config["args"] = ["-I", "-S", program, "--", settings.python, *args]
     config["command"] = sys.executable
-    config["cwd"] = "/"
+    if not os.path.isdir(config.get("cwd") or ""): # MaxKB may never have made it, and nothing is done there
+        config["cwd"] = "/"
     config["env"] = {"NSBOX_MAXKB": json.dumps(dict(more, settings=vars(settings)))}
     return config
 

@@ -127,6 +127,9 @@ def test_talk(t):
     config = client.described["config"]
     t.equal((client.described["type"], config["transport"]), ("InternalMCPConfig", "stdio"), "MaxKB's type is kept")
     t.ok("LD_PRELOAD" not in config["env"], "nothing is preloaded", str(config["env"]))
+    with maxkb.MaxKB(site, NSBOX_SOCKET=daemon.socket, SANDBOX_HOME=place) as other:
+        kept = other.tell({"mcp": "def double(a): return a * 2", "id": "x"})["value"]["config"]["cwd"]
+    t.equal((kept, config["cwd"]), (place, "/"), "and the directory, unless MaxKB has not made it")
     t.equal(client.greet()["result"]["serverInfo"]["name"], "standin", "a server answers")
     t.equal([tool["name"] for tool in client.ask("tools/list")["result"]["tools"]],
             ["double", "noise", "where", "sleep", "fill", "leave", "errors"], "with its tools")
