@@ -4,12 +4,15 @@
 has; maxkb-kits.t has the golden outcomes and the many threads on the others.
 """
 
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
@@ -127,6 +130,35 @@ def test_tcp(t):
             answer = other.call("def f(): return 1")
             t.ok(answer.get("error", "").startswith("nsbox did not run the tool: ") and "token" in answer["error"],
                  "with another one: refused", str(answer))
+        by_hand(t, url)
+
+
+def by_hand(t, url):
+    """A runner outside the container is asked over HTTP, without the drop-in."""
+    def ask(path, body, token="t" * 40, **headers):
+        request = urllib.request.Request(url + path, json.dumps(body).encode(), dict(
+            headers, **{"Content-Type": "application/json", "Authorization": "Bearer " + token}))
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    common = {"workspace_id": "maxkb", "trace_id": "t-1", "timeout_seconds": 20, "resources": {"cpu": 1, "memory_mb": 128},
+              "network_policy": {"mode": "none", "allow": []}}
+    body = dict(common, code="def f(a): return 1\ndef g(a):\n print('said')\n return {'值': a}", function_name="g", params={"a": 2})
+    got = ask("/v1/execute/python-function", body)
+    t.equal([got.get(key) for key in ("code", "data", "stdout", "stderr")], [200, {"值": 2}, "said\n", ""], "a function, by HTTP alone")
+    t.ok(got["duration_ms"] > 0 and got["sandbox_id"] and "msg" in got, "and what is told of it", str(got))
+    got = ask("/v1/execute/python-function", dict(body, function_name="h", trace_id="t-2"))
+    t.equal([got["code"], got["data"], got["msg"]], [500, None, "'NoneType' object is not callable"], "its error")
+    t.equal(ask("/v1/execute/python-function", body, "f" * 40), 401, "a token that is none")
+    body = {"session_id": "chat", "command": "cat in.txt; echo $A; pwd", "cwd": "/workspace/d", "timeout_seconds": 20,
+            "env": {"A": "b"}, "files": [{"path": "d/in.txt", "content_base64": "eAo="}]}
+    t.equal(ask("/v1/execute/command", body)["stdout"], "x\nb\n/workspace/d\n", "a command in a session")
+    t.equal(ask("/v1/execute/command", {"session_id": "chat", "command": "cat d/in.txt"})["stdout"], "x\n", "which is kept")
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    t.equal([ask("/mcp/tools/none", hello), ask("/mcp/tools/none", hello, "f" * 40)], [404, 401], "tools by MCP: with the token alone")
 
 
 def test_start(t):
