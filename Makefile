@@ -269,6 +269,9 @@ check-heavy: ## what needs large packages: Java, an office suite, other roots an
 check-deb: ## the Debian packages alone: built, installed in a fresh Debian, used, purged
 	$(Q)$(MAKE) --no-print-directory check-heavy HEAVY=tests/e2e/heavy/deb.t
 
+check-maxkb-python: ## the drop-in's suites in another Python, that of a newer Debian
+	$(Q)$(MAKE) --no-print-directory check-heavy HEAVY=tests/e2e/heavy/maxkb-python.t
+
 check-heavy-here: all
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
 	$(Q)$(RUN_TESTS) $(call in_tree,$(HEAVY))
@@ -556,7 +559,7 @@ clean: ## remove build/
 
 -include $(shell find build/$(VARIANT) -name '*.d' 2>/dev/null)
 
-.PHONY: all soak-files soak-pool soak-snapshots tests bench bench-egress bench-maxkb bench-peers check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-deb static sidecar check-sidecar check-heavy-here \
+.PHONY: all soak-files soak-pool soak-snapshots tests bench bench-egress bench-maxkb bench-peers check check-vm check-arm64 check-here check-unit check-kernel check-e2e check-heavy check-deb check-maxkb-python static sidecar check-sidecar check-heavy-here \
 	check-sanitized quickstart soak soak-here sanitized asan ubsan fuzz-smoke fuzz-targets fuzz-here coverage coverage-here lint lint-format lint-cppcheck \
 	lint-tidy lint-man lint-sh lint-py lint-symbols lint-docs install uninstall deb dist help clean
 .DEFAULT_GOAL := all

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The drop-in for MaxKB in another Python than the host's: that of a newer Debian, in a root of its own, as
-MaxKB's container has one. NSBOX_OTHER_ROOT names a root that is there already, with python3."""
+"""The drop-in's suites in another Python than the host's: a machine with a newer Debian, as MaxKB's container is
+one, in which MaxKB's processes, the drop-in and what runs in sandboxes have that Debian's Python. nsbox is this
+build, with its libraries as maxkb/kits/bundle brings them along."""
 
 import os
 import subprocess
@@ -9,89 +10,56 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import docker, leftovers, maxkb, paths, service, tap
-from nsboxtest.golden import GOLDEN
+from nsboxtest import debian, leftovers, paths, tap
 
 place = paths.scratch("nsbox-maxkb-python-")
 SUITE = "trixie"
-daemon = None
-box = None
-site = None
+# On this machine's own tier; maxkb-kits.t is of containers alone.
+FILES = ("maxkb.t", "maxkb-shell.t", "maxkb-mcp.t", "maxkb-external.t", "maxkb-cve.t")
+BUNDLE = "/opt/bundle"
+machine = None
 
 
-def other_root():
-    given = os.environ.get("NSBOX_OTHER_ROOT")
-    if given:
-        return given
-    root = os.path.join(place, "root")
-    # Extracted and not configured: a Python is all that is wanted of it.
-    subprocess.run(["mmdebstrap", "--variant=extract", "--include=python3", SUITE, root,
-                    "http://deb.debian.org/debian"], check=True, stdout=sys.stderr)
-    return root
-
-
-def start(argv, env, **how):
-    return box.start(argv, env, **how)
-
-
-def server(**variables):
-    return maxkb.MaxKB(site, python="/usr/bin/python3", start=start, NSBOX_SOCKET=os.path.join(daemon.dir, "nsbox.sock"),
-                       NSBOX_PYTHON="/usr/bin/python3", **variables)
+def run(script):
+    """In the machine, which has the checkout where it is here."""
+    extra = [(paths.ROOT, paths.ROOT, ["rbind", "ro"]), (os.path.join(place, "bundle"), BUNDLE, ["rbind", "ro"])]
+    env = {"NSBOX_NO_CONTAINERS": "1", "PYTHONDONTWRITEBYTECODE": "1", "VARIANT": paths.VARIANT, "NSBOX_MUST_WORK": os.environ.get("NSBOX_MUST_WORK", "")}
+    return machine.run(["sh", "-euc", "cd '%s'; %s" % (paths.ROOT, script)], env, extra, timeout=600 * tap.slow())
 
 
 def test_version(t):
-    version = box.run(["/usr/bin/python3", "--version"])[1].strip()
-    own = "Python " + sys.version.split()[0]
-    t.ok(version.startswith("Python 3.") and version.split(".")[:2] != own.split(".")[:2],
-         "another Python than the host's: %s" % version, own)
+    version = run("python3 -c 'import sys; print(*sys.version_info[:2])'")[1].split()
+    t.ok(version != [str(n) for n in sys.version_info[:2]] and version[0] == "3", "another Python: " + ".".join(version))
 
 
-def test_golden(t):
-    with server() as other:
-        for name, code, keywords, more, good in GOLDEN:
-            answer = other.call(code, keywords, **more)
-            t.ok(good(answer), name, str(answer)[:1000])
-
-
-def test_many(t):
-    with server() as other:
-        answers = other.tell({"many": 200, "code": "def f(n): return n * n"})
-    wrong = [(n, a) for n, a in enumerate(answers) if a != {"value": n * n}]
-    t.ok(not wrong, "200 threads at once, each with its answer", str(wrong[:3]))
-
-
-def test_rest(t):
-    chat = os.path.join(place, "chat")
-    os.makedirs(os.path.join(chat, "skills"), exist_ok=True)
-    with server() as other:
-        got = other.tell({"shell": "echo a > out; echo b 2>&1", "root": chat})
-        t.equal((got.get("value", got), os.listdir(chat).count("out")),
-                ({"output": "b\n", "exit_code": 0, "truncated": False}, 1), "a skill's command")
-        config = other.tell({"mcp": "def double(a): return a * 2", "id": "x"})["value"]["config"]
-    messages = ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"double","arguments":{"a":4}}}\n')
-    child = box.start([config["command"], *config["args"]], config["env"], stdin=subprocess.PIPE,
-                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    out = child.communicate(messages, timeout=120)[0]
-    t.ok('\\"result\\": 8' in out, "a tool as an MCP server", out)
-    with maxkb.MaxKB(site, python="/usr/bin/python3", start=start, NSBOX_SOCKET="/nonexistent") as other:
-        t.ok("cannot be reached" in other.call("def f(): pass").get("error", ""), "no service")
+def suite(name):
+    def test(t):
+        status, out = run("exec python3 tests/e2e/" + name)
+        lines = out.splitlines()
+        plan = [line for line in lines if line.startswith("1..")]
+        good = sum(line.startswith("ok ") and "# SKIP" not in line for line in lines)
+        t.ok(status == 0 and plan == ["1..%d" % good] and good > 10, "%s: %d tests" % (name, good),
+             "\n".join(line for line in lines if not line.startswith("ok "))[-4000:])
+    test.__name__ = "test_" + name.partition(".")[0].replace("-", "_")
+    return test
 
 
 def main():
-    global daemon, box, site
+    global machine
     if os.geteuid() != 0:
-        print("1..0 # SKIP only root can start containers")
+        print("1..0 # SKIP only root can start a machine")
         return 0
     leftovers.become_subreaper()
-    root = other_root()
-    site = maxkb.install(os.path.join(place, "site"))
-    with service.Daemon() as daemon:
-        extra = [(path, path, ["rbind", "rw"]) for path in (place, daemon.dir)]
-        box = docker.Container(os.path.join(place, "box"), docker.default(), extra, system=root)
-        status = tap.run([test_version, test_golden, test_many, test_rest])
-        if status:
-            sys.stderr.write(daemon.log()[-3000:])
-    return status
+    # An ordinary checkout may be built already; a copy for tests has no objects to build from.
+    env = dict(os.environ, BUNDLE_MAKE_ARGS="-o all -o build/%s/libnsbox.so.0" % paths.VARIANT)
+    subprocess.run([os.path.join(paths.ROOT, "maxkb", "kits", "bundle"), os.path.join(place, "bundle")], check=True, env=env,
+                   stdout=subprocess.DEVNULL)
+    debian.unpack(debian.archive({"python3", "python3-cffi", "procps", "dnsmasq-base"}, SUITE), os.path.join(place, "root"))
+    machine = debian.Debian(place, os.path.join(place, "root"))
+    status, out = run("echo %s/lib/bundled >/etc/ld.so.conf.d/bundle.conf; ldconfig; tests/support/system-users nsbox" % BUNDLE)
+    if status:
+        raise RuntimeError(out)
+    return tap.run([test_version, *(suite(name) for name in FILES)])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fresh Debian 12 to install into: a root made by mmdebstrap, and programs run in it by runc as a
+"""A fresh Debian to install into: a root made by mmdebstrap, and programs run in it by runc as a
 machine of its own. All capabilities that there are, no filter, nothing masked, and no network: what
 keeps a program from working in there is the root, not a container's fences. Root only.
 """
@@ -29,12 +29,12 @@ def depends(deb):
     return [re.match(r"[\w.+-]+", part.strip())[0] for part in shown.split(",") if part.strip()]
 
 
-def archive(packages):
+def archive(packages, suite="bookworm"):
     """The tar of a minimal Debian with these packages, made once; skips the file where there is no mirror."""
     packages = sorted(set(packages))
-    path = os.path.join(BUILD, "debian-%s.tar" % hashlib.sha256(" ".join(packages).encode()).hexdigest()[:12])
+    path = os.path.join(BUILD, "debian-%s.tar" % hashlib.sha256(" ".join([suite, *packages]).encode()).hexdigest()[:12])
     if not os.path.exists(path):
-        made = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--include=" + ",".join(packages), "bookworm",
+        made = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--include=" + ",".join(packages), suite,
                                path + ".part.tar"], check=False, stdin=subprocess.DEVNULL)
         if made.returncode:
             tap.skip_all("mmdebstrap could make no Debian: is there a mirror?")

@@ -67,10 +67,15 @@ class Boxed:
         self.process.wait(60)
 
 
+def has_containers():
+    """Root has, where this is no container itself (heavy/maxkb-python.t)."""
+    return os.geteuid() == 0 and "NSBOX_NO_CONTAINERS" not in os.environ
+
+
 def services(place, options, shown):
     """How to have a service of each kind, strongest first."""
     yield lambda: Here(options=options)
-    if os.geteuid() == 0:
+    if has_containers():
         yield lambda: Boxed(os.path.join(place, "namespace"), docker.shipped(), options, shown)
         yield lambda: Boxed(os.path.join(place, "process"), docker.default(), ["--min-tier", "process", *options], shown)
 
@@ -103,7 +108,7 @@ def each(place, tests, use, options=(), shown=()):
             yield from (headed(test, tier, daemon) for test in tests)
 
     def all_of_them(t):
-        want = ["namespace", "process"] if os.geteuid() == 0 else []
+        want = ["namespace", "process"] if has_containers() else []
         t.equal([name for name in want if name not in seen], [], "tried on the tiers %s" % ", ".join(seen))
 
     yield all_of_them
