@@ -196,12 +196,8 @@ static void on_event(void *ctx, struct wire_event *w)
 
 	if (s)
 		session_event(s, w);
-	if (j && j->run && w->event.kind == NSBOX_EVENT_READY) {
-		memcpy(j->run->image_digest, w->image, sizeof(j->run->image_digest));
-		j->forked = w->forked;
-	}
 	if (j)
-		job_event(j, &w->event);
+		job_event(j, w);
 	if (!s && !j && pool_event(((struct front *)ctx)->pool, w))
 		return;
 	if (!s && !j && w->event.kind == NSBOX_EVENT_FILES)
@@ -217,7 +213,7 @@ static void on_network(void *ctx, const struct egress_event *e)
 
 	if (s)
 		session_network_event(s, e);
-	if (j && j->run)
+	if (j && j->run && j->phase != JOB_FINISHED)
 		egress_log_take(&j->run->network, e);
 }
 

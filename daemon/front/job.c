@@ -52,7 +52,7 @@ static void begin_run(struct job_run *run)
 	run->staged.fd = run->out.fd = run->err.fd = run->result.fd = -1;
 }
 
-static bool has_run(struct job *j)
+bool job_has_run(struct job *j)
 {
 	if (!j->run && (j->run = calloc(1, sizeof(*j->run)))) {
 		begin_run(j->run);
@@ -186,7 +186,7 @@ void job_finish(struct job *j)
 {
 	if (j->phase == JOB_FINISHED)
 		return;
-	(void)has_run(j); /* where not, it says so */
+	(void)job_has_run(j); /* where not, it says so */
 	if (j->in_spawn && j->run->network.used)
 		(j->session ? network_flush : network_settle)(j->sv->network, job_sandbox(j));
 	if (j->in_spawn && !j->session)
@@ -217,7 +217,7 @@ void job_finish(struct job *j)
 
 void job_fail(struct job *j, const struct nsbox_error *why)
 {
-	if (has_run(j) && j->run->error.code == 0)
+	if (job_has_run(j) && j->run->error.code == 0)
 		j->run->error = *why;
 	job_finish(j);
 }
@@ -225,7 +225,7 @@ void job_fail(struct job *j, const struct nsbox_error *why)
 /* It was ended before it had a result of its own. */
 void job_finish_as(struct job *j, uint32_t cause)
 {
-	j->has_result = has_run(j);
+	j->has_result = job_has_run(j);
 	if (j->has_result)
 		j->run->res = (struct nsbox_result){ .cause = cause };
 	job_finish(j);
@@ -452,7 +452,7 @@ void job_start(struct job *j)
 
 	j->started_us = monotonic_us();
 	j->phase = JOB_STAGING;
-	if (!has_run(j)) {
+	if (!job_has_run(j)) {
 		job_finish(j);
 		return;
 	}

@@ -161,7 +161,7 @@ bool job_give_back(struct job *j);
 /* Secrets are not to be in what is told of it. */
 bool job_redacts(const struct job *j);
 void job_hide_events(const struct input *hidden, size_t n, struct egress_log *l);
-void job_event(struct job *j, struct nsbox_event *ev);
+void job_event(struct job *j, struct wire_event *w);
 
 struct journal_row;
 void job_row(const struct job *j, struct journal_row *row); /* record.c */

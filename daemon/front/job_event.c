@@ -128,9 +128,20 @@ static void (*const handlers[])(struct job *j, struct nsbox_event *ev) = {
 	[NSBOX_EVENT_GONE] = on_gone,
 };
 
-void job_event(struct job *j, struct nsbox_event *ev)
+/* It may wait still, where this is about its session: that it is ready, or is no more. */
+void job_event(struct job *j, struct wire_event *w)
 {
-	if (ev->kind < ARRAY_SIZE(handlers) && handlers[ev->kind] && j->run &&
-	    j->phase != JOB_FINISHED)
-		handlers[ev->kind](j, ev);
+	const uint32_t kind = w->event.kind;
+
+	if (kind >= ARRAY_SIZE(handlers) || !handlers[kind] || j->phase == JOB_FINISHED)
+		return;
+	if (!job_has_run(j)) {
+		job_finish(j);
+		return;
+	}
+	if (kind == NSBOX_EVENT_READY) {
+		memcpy(j->run->image_digest, w->image, sizeof(j->run->image_digest));
+		j->forked = w->forked;
+	}
+	handlers[kind](j, &w->event);
 }

@@ -11,6 +11,8 @@
 uint64_t job_sandbox(const struct job *j);
 void job_finish(struct job *j);
 void job_fail(struct job *j, const struct nsbox_error *why);
+/* Now, if not before. False: there is no memory for it; what it has says so, and is not to be written to. */
+bool job_has_run(struct job *j);
 /* It was ended before it had a result of its own. */
 void job_finish_as(struct job *j, uint32_t cause);
 /* nsbox-spawn has so long to say something. */

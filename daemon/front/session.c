@@ -261,15 +261,6 @@ void session_failed(struct session *s, const struct nsbox_error *why)
 
 /* ------------------------------------------------------------------ events and the end */
 
-static void ready(struct job *j, void *arg)
-{
-	struct wire_event *w = arg;
-
-	if (j->run)
-		memcpy(j->run->image_digest, w->image, sizeof(j->run->image_digest));
-	job_event(j, &w->event);
-}
-
 static void pass_on(struct job *j, void *arg)
 {
 	job_event(j, arg);
@@ -283,7 +274,7 @@ void session_event(struct session *s, struct wire_event *w)
 		s->set_up = w->event.result;
 		session_network_ready(s);
 		memcpy(s->image_digest, w->image, sizeof(s->image_digest));
-		each_job(s, ready, w);
+		each_job(s, pass_on, w);
 	} else if (w->event.kind == NSBOX_EVENT_FILES) {
 		s->used_us = monotonic_us();
 		if (!snapshot_event(s->f, s->number, &w->event))
@@ -292,7 +283,7 @@ void session_event(struct session *s, struct wire_event *w)
 		session_failed(s, &w->event.error);
 	} else if (w->event.kind == NSBOX_EVENT_GONE) {
 		over(s, "its init ended");
-		each_job(s, pass_on, &w->event);
+		each_job(s, pass_on, w);
 	}
 	session_unref(s);
 }

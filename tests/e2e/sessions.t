@@ -166,6 +166,22 @@ def fails_when_up():
     went("up", "over")
 
 
+def queued_when_over():
+    """up -> over: also for a command whose turn has not come, which is not to make it again."""
+    before = set(inits())
+    run("waited-for", "true")
+    init = [p for p in inits() if p not in before]
+    busy = [daemon.ask("POST", "/v1/jobs", {"kind": "command", "command": "sleep 600"})[1]["id"] for _ in range(2)]
+    tap.wait_until(lambda: daemon.ask("GET", "/healthz")[1]["queue"]["running"] == 2, 20)
+    running = later("waited-for", "true")
+    out.ok(tap.wait_until(lambda: daemon.ask("GET", "/healthz")[1]["queue"]["waiting"] == 1, 20), "a command of a session waits for its turn")
+    os.kill(init[0], signal.SIGKILL)
+    tap.wait_until(lambda: state("waited-for") is None, 10)
+    for job in busy:
+        daemon.ask("DELETE", "/v1/jobs/" + job)
+    out.equal(running()[1].get("cause"), "interrupted", "up -> over: its init ended, and with it what waits")
+
+
 def ends():
     running = later("walk2", "sleep 30")
     tap.wait_until(lambda: (info("walk2") or {}).get("running") == 1, 10)
@@ -199,9 +215,10 @@ def ends():
     os.kill(init[0], signal.SIGKILL)
     status, answer = running()
     out.equal(answer.get("cause"), "interrupted", "up -> over: its init ended")
+    queued_when_over()
     out.ok(tap.wait_until(lambda: state("dies") is None, 5), "and it is forgotten")
     for name, why in (("walk2", "deleted"), ("idle", "nothing happened in it"), ("old", "its time is up"),
-                      ("few", "it has had its commands"), ("dies", "its init ended")):
+                      ("few", "it has had its commands"), ("dies", "its init ended"), ("waited-for", "its init ended")):
         out.equal(reasons(name), [why], "the audit says why '%s' ended" % name)
 
 
