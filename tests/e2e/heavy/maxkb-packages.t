@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The drop-in for MaxKB under its default limits (256 MB, one processor): packages of Debian's that tools
-want, what the standard library offers, and a skill with programs. MaxKB's own sandbox broke most of it."""
+want, what the standard library offers, and a skill with programs, on each tier. MaxKB's own sandbox broke most of it."""
 
 import os
 import subprocess
@@ -9,9 +9,11 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import leftovers, maxkb, paths, service, tap
+from nsboxtest import leftovers, maxkb, paths, tap, tiers
 
 place = paths.scratch("nsbox-maxkb-heavy-")
+site = None
+tier = None
 server = None
 
 # name, body of f(), value
@@ -55,6 +57,11 @@ TOOLS = [
      " return open(f.name).read()", "x"),
 ]
 
+# What the tier "process" wants besides, as docs/maxkb.md says for kit a: put before the body or the command.
+BESIDES = {"matplotlib, Chinese": "import os; os.environ['HOME'] = os.getcwd()\n ", "git": "export GIT_CONFIG_NOSYSTEM=1; "}
+# And what it cannot do: no sockets.
+LESS = ["asyncio, server and client"]
+
 WHEEL = """
 mkdir -p src/mypack && echo 'X = 7' > src/mypack/__init__.py
 printf '[project]\\nname = "mypack"\\nversion = "1"\\n[build-system]\\nrequires = []\\nbuild-backend = "setuptools.build_meta"\\n' > src/pyproject.toml
@@ -77,12 +84,16 @@ COMMANDS = [
 
 def test_tools(t):
     for name, body, want in TOOLS:
-        answer = server.call("def f():\n " + body)
+        besides = BESIDES.get(name, "") if tier == "process" else ""
+        answer = server.call("def f():\n " + besides + body)
+        if tier == "process" and name in LESS:
+            t.ok("error" in answer, "%s: not without a network namespace" % name, str(answer))
+            continue
         t.equal(answer, {"value": want}, name)
 
 
 def test_skill(t):
-    root = os.path.join(place, "chat")
+    root = os.path.join(place, "chat-" + tier)
     skill = os.path.join(root, "skills", "s")
     os.makedirs(skill)
     for name, flags in (("dynamic", []), ("static", ["-static"])):
@@ -90,21 +101,32 @@ def test_skill(t):
                        input=b'#include <stdio.h>\nint main(void) { puts("%s"); }\n' % name.encode())
         os.chmod(os.path.join(skill, name), 0o644)
     for name, command, want in COMMANDS:
-        got = server.tell({"shell": command, "root": root})["value"]
+        besides = BESIDES.get(name, "") if tier == "process" else ""
+        got = server.tell({"shell": besides + command, "root": root})["value"]
         lines = got["output"].split("\n")
         t.ok(got["exit_code"] == 0 and want in lines, name, str(got)[:1500])
 
 
+def use(name, service):
+    global tier, server
+    end()
+    tier = name
+    server = maxkb.MaxKB(site, NSBOX_SOCKET=service.socket, NSBOX_PYTHON="/usr/bin/python3")
+
+
+def end():
+    if server:
+        server.end()
+
+
 def main():
-    global server
+    global site
     leftovers.become_subreaper()
     site = maxkb.install(os.path.join(place, "site"))
-    with service.Daemon() as daemon, maxkb.MaxKB(site, NSBOX_SOCKET=daemon.socket,
-                                                 NSBOX_PYTHON="/usr/bin/python3") as server:
-        status = tap.run([test_tools, test_skill])
-        if status:
-            sys.stderr.write(daemon.log()[-3000:])
-    return status
+    try:
+        return tap.run(tiers.each(place, [test_tools, test_skill], use))
+    finally:
+        end()
 
 
 if __name__ == "__main__":
