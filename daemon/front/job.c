@@ -31,9 +31,18 @@
 
 /* ------------------------------------------------------------------ life */
 
-static char *copy(const char *s)
+/* To where `at` is, and beyond it; NULL is "". */
+static const char *copy(char **at, const char *s)
 {
-	return strdup(s ? s : "");
+	char *here = *at;
+
+	*at = stpcpy(here, s ? s : "") + 1;
+	return here;
+}
+
+static size_t room(const char *s)
+{
+	return (s ? strlen(s) : 0) + 1;
 }
 
 static uint64_t unix_ms(void)
@@ -67,20 +76,19 @@ bool job_has_run(struct job *j)
 int job_new(const struct job_services *sv, uint64_t number, const struct job_ident *ident,
 	    struct job **ret, struct nsbox_error *err)
 {
-	struct job *j = calloc(1, sizeof(*j));
+	/* In one piece: thousands of them leave no holes between what comes and goes. */
+	struct job *j = calloc(1, sizeof(*j) + room(ident->workspace) + room(ident->trace_id) +
+					  room(ident->traceparent) + room(ident->key));
+	char *at = j ? j->text : NULL;
 
 	if (!j)
 		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make a job");
 	j->sv = sv;
 	j->refs = 1;
-	j->workspace = copy(ident->workspace);
-	j->trace_id = copy(ident->trace_id);
-	j->traceparent = copy(ident->traceparent);
-	j->key = copy(ident->key);
-	if (!j->workspace || !j->trace_id || !j->traceparent || !j->key) {
-		job_unref(j);
-		return nsbox_fail(err, NSBOX_E_NOMEM, ENOMEM, "make a job");
-	}
+	j->workspace = copy(&at, ident->workspace);
+	j->trace_id = copy(&at, ident->trace_id);
+	j->traceparent = copy(&at, ident->traceparent);
+	j->key = copy(&at, ident->key);
 	j->number = number;
 	j->kind = MIN(ident->kind, (uint32_t)JOB_KIND_MAX - 1);
 	j->priority = ident->priority;
@@ -157,10 +165,6 @@ void job_unref(struct job *j)
 	if (j->session)
 		session_leave(take_ptr(&j->session), NULL);
 	free_run(j); /* only here: a stream may still read its output */
-	free(j->workspace);
-	free(j->trace_id);
-	free(j->traceparent);
-	free(j->key);
 	free(j->body);
 	free(j->reply);
 	free(j->receipt);

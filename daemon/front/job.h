@@ -100,7 +100,7 @@ struct job {
 	uint32_t kind, priority;
 	uid_t uid;
 	bool sync, interactive;
-	char *workspace, *trace_id, *traceparent, *key;
+	const char *workspace, *trace_id, *traceparent, *key; /* in `text` */
 	char body_sha256[65];
 	struct queue_entry wait;
 	bool makes_session;
@@ -138,6 +138,8 @@ struct job {
 	size_t reply_len;
 	char *receipt; /* NULL without memory */
 	size_t receipt_len;
+
+	char text[];
 };
 
 /* The caller holds the one reference. The spec may come later, but before job_start(). */
