@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "nsbox/util.h"
 
@@ -57,14 +59,34 @@ static int lock_byte(int fd, uint32_t n)
 	return errno == EACCES ? -EAGAIN : -errno;
 }
 
+/*
+ * Where the search begins. Locks are of one file tree, and users are of the whole host: containers without
+ * user namespaces, which do not see each other's locks, begin in places of their own, or a run of one would
+ * have the user of a run of another. (The host's own pid namespace has a number that is the kernel's
+ * ABI: PROC_PID_INIT_INO.)
+ */
+static uint32_t first_slot(void)
+{
+	char link[64] = "";
+	unsigned long inode;
+
+	if (readlink("/proc/self/ns/pid", link, sizeof(link) - 1) < 0 ||
+	    strncmp(link, "pid:[", 5) != 0)
+		return 0;
+	inode = strtoul(link + 5, NULL, 10);
+	return inode == 0xEFFFFFFC ? 0 : ((uint32_t)inode * UINT32_C(2654435761)) % IDS_SLOTS;
+}
+
 int slot_take(struct slot *ret, struct nsbox_error *err)
 {
 	auto_close int fd = open_slots(err);
+	const uint32_t first = first_slot();
 
 	if (fd < 0)
 		return fd;
-	/* Lowest first: after a crash the leftovers of a slot are met, and cleared, soon. */
-	for (uint32_t n = 0; n < IDS_SLOTS; n++) {
+	/* Always in the same order: after a crash the leftovers of a slot are met, and cleared, soon. */
+	for (uint32_t i = 0; i < IDS_SLOTS; i++) {
+		const uint32_t n = (first + i) % IDS_SLOTS;
 		int r = lock_byte(fd, n);
 
 		if (r == -EAGAIN)
