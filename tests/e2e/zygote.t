@@ -45,7 +45,7 @@ def templates(d):
 # What a run finds of itself, and then what it leaves behind.
 LOOK = """
 def look():
-    import _thread, builtins, os, signal, sys, tempfile, threading, types
+    import _thread, builtins, os, resource, signal, sys, tempfile, threading, time, types
     found = {
         "seen": [hasattr(builtins, "left"), hasattr(sys, "left"), "LEFT" in os.environ, os.path.exists("/tmp/left")],
         "cwd": os.getcwd(), "argv": sys.argv, "orig": sys.orig_argv, "environ": dict(os.environ), "ids": [os.getpid(), os.getppid(), os.getuid(), os.getgid()],
@@ -63,6 +63,12 @@ def look():
     open("/tmp/left", "w").close()
     os.chdir("/tmp")
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    os.umask(0o77)
+    sys.path.append("/left")
+    builtins.kept = [open("/etc/services") for _ in range(3)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+    threading.Thread(target=time.sleep, args=(0.1,)).start()
     return found
 """
 # And what must differ from run to run, of which the hash does not.
