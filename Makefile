@@ -320,7 +320,7 @@ soak-files: ## 100000 requests about files that hostile code swaps meanwhile (ha
 	$(Q)$(MAKE) --no-print-directory all $(B)/tests/kernel/test_hostile_files
 	$(Q)NSBOX_ROUNDS=100000 $(PROVE) ./$(B)/tests/kernel/test_hostile_files
 
-soak-pool: ## 50000 calls of functions by clients who share a pool that is too small for them (an hour; RUNS=400 for a minute)
+soak-pool: ## 50000 calls of functions by clients who share a pool that is too small for them, and again with a zygote (two hours; RUNS=400 for two minutes)
 	$(Q)tests/support/install-packages build test
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)$(if $(ROOT),tests/support/system-users nsbox)
