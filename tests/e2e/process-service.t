@@ -171,6 +171,18 @@ def test_ids(t):
     t.equal(ids[0], ids[1], "and ids that were given back are given again")
 
 
+def test_other_container(t):
+    """Neither knows the other's runs; users are the whole host's. A run ends with all that its user has."""
+    with Service("other", "--min-tier", "process") as other:
+        number, quick = mark(), {"argv": ["sh", "-c", "id -u; true"]}
+        job = other.ask("POST", "/v1/jobs", {"kind": "command", "argv": ["sleep", number]})[1]
+        t.ok(tap.wait_until(lambda: alive(number), 20 * tap.slow()), "a run of another container's service is alive")
+        ours = {int(shared.run(quick)["stdout"]) for _ in range(3)}
+        t.ok(not ours & set(alive(number)), "none of ours has its user", repr((ours, alive(number))))
+        t.ok(alive(number), "and it lives on when ours end")
+        other.ask("DELETE", "/v1/jobs/" + job["id"])
+
+
 def test_receipt(t):
     done = shared.run({"argv": ["true"]})
     receipt = shared.receipt(done)
@@ -272,8 +284,8 @@ def main():
         print("1..0 # SKIP containers are started by root: its half tries this")
         return 0
     with Service("with", "--min-tier", "process", "--pool", "4") as shared:
-        return tap.run([test_refused, test_zygote, test_pool, test_command, test_skill, test_ids, test_receipt, test_time,
-                        test_cancel, test_limits, test_session])
+        return tap.run([test_refused, test_zygote, test_pool, test_command, test_skill, test_ids, test_other_container,
+                        test_receipt, test_time, test_cancel, test_limits, test_session])
 
 
 if __name__ == "__main__":
