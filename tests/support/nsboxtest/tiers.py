@@ -6,8 +6,7 @@ import functools
 import os
 import subprocess
 
-from . import docker, leftovers, service, tap
-from .paths import NSBOXD
+from . import docker, leftovers, paths, service, tap
 
 
 def is_payload(tier, uid):
@@ -36,7 +35,7 @@ class Boxed:
         self.log_path = os.path.join(place, "log")
         self.socket = os.path.join(place, "sock")
         with open(self.log_path, "wb") as log:
-            self.process = self.box.start([NSBOXD, "--socket", "/run/nsbox/sock", "--data-dir", "/var/lib/data",
+            self.process = self.box.start([paths.NSBOXD, "--socket", "/run/nsbox/sock", "--data-dir", "/var/lib/data",
                                            "--state-dir", "/var/lib/state", "--user", "nobody", *options],
                                           stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         tap.wait_until(lambda: self.process.poll() is not None or self.ready(), 60 * tap.slow())
@@ -68,8 +67,9 @@ class Boxed:
 
 
 def has_containers():
-    """Root has, where this is no container itself (heavy/maxkb-python.t)."""
-    return os.geteuid() == 0 and "NSBOX_NO_CONTAINERS" not in os.environ
+    """Root has, where this is no container itself (heavy/maxkb-python.t); not for what has AddressSanitizer in it, whose
+    shadow is data, which the tier "process" limits."""
+    return os.geteuid() == 0 and "NSBOX_NO_CONTAINERS" not in os.environ and not paths.ASAN
 
 
 def services(place, options, shown):
