@@ -81,14 +81,29 @@ static pid_t clone_init(struct nsbox_sandbox *sb)
 	return sys_clone3(&args, sizeof(args));
 }
 
-static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, int child_end,
+/* A template that ended before it answered may have forked: what it made has the old socket, whose other
+ * end is gone, and so it ends. No two inits may hear one owner. */
+static int renew_control(struct nsbox_sandbox *sb, int *child_end)
+{
+	int pair[2], r = ctl_pair(pair);
+
+	if (r < 0)
+		return r;
+	close_fd(&sb->control);
+	close_fd(child_end);
+	sb->control = pair[0];
+	*child_end = pair[1];
+	return 0;
+}
+
+static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, int *control,
 		      int disk, const struct share *share, struct nsbox_error *err)
 {
 	const struct ids_payload inside = { sb->fixed->uid, sb->fixed->gid };
 	struct child child = {
 		.plan = plan_blob(sb->plan),
 		.root = nsbox_root_blob(root),
-		.control = child_end,
+		.control = *control,
 		.files_fd = sb->opt.files_fd,
 		.upper_from = sb->opt.upper_from > 0 ? sb->opt.upper_from : -1,
 		.disk = disk,
@@ -108,6 +123,13 @@ static int spawn_init(struct nsbox_sandbox *sb, const struct nsbox_root *root, i
 	sb->pid = template_fork_init(sb, &child);
 	if (sb->pid > 0)
 		return 0;
+	if (sb->pid < 0) {
+		int r = renew_control(sb, control);
+
+		if (r < 0)
+			return nsbox_fail(err, NSBOX_E_NOMEM, r, "renew the control socket");
+		child.control = *control;
+	}
 	share_plan(sb, true);
 	sb->pid = clone_init(sb);
 	if (sb->pid == 0)
@@ -345,7 +367,7 @@ static int start_init(struct nsbox_sandbox *sb, const struct nsbox_root *root,
 	if (r == 0)
 		r = make_upper(sb, root, &disk, err);
 	if (r == 0)
-		r = spawn_init(sb, root, child_end, disk, &share, err);
+		r = spawn_init(sb, root, &child_end, disk, &share, err);
 	if (r < 0)
 		return r;
 	r = left_out(USER) || sb->process

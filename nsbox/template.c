@@ -80,7 +80,7 @@ pid_t template_fork_init(struct nsbox_sandbox *sb, const struct child *c)
 	if (sb->opt.template <= 0 || c->process || c->files_fd >= 0 || c->upper_from >= 0 ||
 	    c->on_disk || c->share->path || c->track || weakened() ||
 	    !(sb->want & NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_FS)))
-		return -1;
+		return 0;
 	pid = ask_for_one(sb->opt.template, c, host_namespace_flags(sb->want), sb->cg.init);
 	if (pid < 0)
 		return -1;

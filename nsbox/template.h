@@ -34,8 +34,9 @@ struct template_reply {
 enum template_fd { TEMPLATE_PLAN, TEMPLATE_ROOT, TEMPLATE_CONTROL, TEMPLATE_CGROUP, TEMPLATE_FDS };
 
 /*
- * The owner's side: a fork that becomes init, a child of ours, with its pidfd in the sandbox; or -1. On a
- * template that does not answer the socket is shut down.
+ * The owner's side: a fork that becomes init, a child of ours, with its pidfd in the sandbox; 0: it was not
+ * asked; -1: it was, and there may be a fork of which nothing is known. On a template that does not answer the
+ * socket is shut down.
  */
 struct nsbox_sandbox;
 pid_t template_fork_init(struct nsbox_sandbox *sb, const struct child *c);
