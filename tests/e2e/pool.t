@@ -95,9 +95,9 @@ def test_found(t):
         bare = lambda r: {k: v for k, v in r["witness"].items() if not k.endswith("us")}
         t.equal(bare(b), bare(a), "the witness has tried the same in both")
 
-        # State of one call that another could see. A variable of its own: this one finds none.
-        plain, hit = found(d, LOOK, env={"OWN": "1"})
-        t.equal(hit, False, "a call that has an interpreter started for it looks around")
+        # State of one call that another could see.
+        with service.Daemon() as none:
+            plain = call(none, LOOK)
         t.ok(full(d), "there is one again")
         t.equal(found(d, LEAVE)[1], True, "a call that leaves things behind")
         t.ok(full(d), "and one more")
