@@ -16,6 +16,7 @@ from nsbox_maxkb.chat import CHATS, virtual
 from nsbox_maxkb.nsbox import deepagents
 from nsbox_maxkb.nsbox.aio import away
 from nsbox_maxkb.nsbox.errors import Error, ServiceError
+from nsbox_maxkb.shell import METHODS
 
 DEFAULT_SECONDS = 120
 OUTPUT_MAX = 100000
@@ -28,11 +29,6 @@ SYSTEM = frozenset("bin boot dev etc home lib lib32 lib64 libx32 media mnt nix o
 
 # $1 the command, $2 directories of modules, $3 the interpreter's directory
 RUN = 'PYTHONPATH=$2 PATH=$3:$PATH sh -c "$1"; exit $?'
-
-# What is replaced where MaxKB's class has it, and its asynchronous twin. Files are only ever reached through the
-# session.
-METHODS = ("execute", "ls", "read", "write", "edit", "delete", "grep", "glob", "upload_files", "download_files",
-           "ls_info", "grep_raw", "glob_info")
 
 
 class Backend(deepagents.SandboxBackend):
@@ -190,7 +186,8 @@ def replace(cls, settings):
             return await away(pool(), lambda: getattr(Backend(self, settings), name)(*args, **kwargs))
         return method
 
-    # With our signatures: deepagents looks at them for what a version has.
+    # With our signatures: deepagents looks at them for what a version has. Files are only ever reached through the
+    # session.
     for name in METHODS:
         for known, kind in ((name, direct), ("a" + name, awaited)):
             if hasattr(cls, known):

@@ -5,6 +5,9 @@ is how the class is recognised.
 import inspect
 
 CLASS = "SandboxShellBackend"
+# What is replaced, or closed, where MaxKB's class has it, and its asynchronous twin.
+METHODS = ("execute", "ls", "read", "write", "edit", "delete", "grep", "glob", "upload_files", "download_files",
+           "ls_info", "grep_raw", "glob_info")
 
 
 def problems(module):
@@ -34,8 +37,15 @@ def patch(module, settings):
 def close(module, why):
     cls = getattr(module, CLASS, None)
 
-    def refuse(self, command, *, timeout=None):
+    def refuse(self, *_, timeout=None, **__): # deepagents looks for the name
+        raise Exception(why)
+
+    async def refuse_later(self, *_, timeout=None, **__):
         raise Exception(why)
 
     if inspect.isclass(cls):
         cls.execute = refuse
+        for name in METHODS:
+            for known, closed in ((name, refuse), ("a" + name, refuse_later)):
+                if hasattr(cls, known):
+                    setattr(cls, known, closed)

@@ -283,9 +283,13 @@ def test_shape(t):
         f.write(text)
     with maxkb.MaxKB(site, apps, NSBOX_SOCKET="/nonexistent") as other:
         got = other.tell({"shell": "true", "root": tree()})
+        asked = {name: other.tell({"files": name, "root": tree(), "args": args})
+                 for name, args in (("ls", ["/"]), ("read", ["/skills/report/SKILL.md"]), ("aread", ["/skills/report/SKILL.md"]))}
         said = other.end()
     t.ok("takes (command, shell, timeout)" in got.get("error", "") and "NOT READY: skills do not run" in said,
          "an unknown shape is closed", "%s\n%s" % (got, said))
+    t.equal([name for name, answer in asked.items() if "takes (command, shell, timeout)" not in answer.get("error", "")], [],
+            "and so are its file tools: none works on MaxKB's own directory")
 
 
 def use(name, service_there):

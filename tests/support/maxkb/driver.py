@@ -109,7 +109,12 @@ def files(order):
     args = order.get("args", [])
     if order["files"] == "upload_files":
         args = [[(path, text.encode()) for path, text in args[0]]]
-    return attempt(lambda: plain(getattr(backend_of(order), order["files"])(*args)))
+
+    def ask():
+        answer = getattr(backend_of(order), order["files"])(*args)
+        return plain(asyncio.run(answer) if asyncio.iscoroutine(answer) else answer)
+
+    return attempt(ask)
 
 
 def vanish(order):
