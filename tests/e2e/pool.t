@@ -49,6 +49,10 @@ def interpreters(d):
             if name.startswith("python3") and "\0ahead\0" in leftovers.read("/proc/%d/cmdline" % pid)]
 
 
+def filters_of(pid):
+    return next(line for line in leftovers.read("/proc/%d/status" % pid).splitlines(True) if line.startswith("Seccomp_filters"))
+
+
 def receipt(d, r):
     return d.ask("GET", "/v1/receipts/" + r["receipt_id"])[1]
 
@@ -121,6 +125,8 @@ def test_no_programs(t):
         t.equal(open_to_all[1:], [True, []], "a program is started where nothing forbids it")
         cold, _ = found(d, code, manifest=manifest)
         t.ok(full(d, 2), "of both kinds one is made")
+        waiting = sorted(filters_of(pid) for pid in interpreters(d))
+        t.equal(waiting, sorted(open_to_all[0] + cold["data"][0]), "which have their filters while they wait")
         warm, hit = found(d, code, manifest=manifest)
         t.ok(hit and cold["data"][1] is not True, "one that starts none is found", repr(cold))
         t.equal(warm["data"], cold["data"], "and has what another one has")
