@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -15,6 +16,7 @@
 #include <nsbox/files.h>
 
 #include "nsbox/sandbox_private.h"
+#include "nsbox/template.h"
 #include "nsbox/util.h"
 #include "tests/support/box_kit.h"
 
@@ -586,6 +588,57 @@ START_TEST(nothing_to_make_it_of)
 }
 END_TEST
 
+/*
+ * A template that has forked and ends before it says so: the fork, of which nobody knows, has the control
+ * socket. It must not hear what is said to the init that is made instead.
+ */
+static pid_t start_mute_template(int *ret_sock)
+{
+	int pair[2], fds[TEMPLATE_FDS];
+	unsigned n = ARRAY_SIZE(fds);
+	struct template_request q;
+	char heard;
+	pid_t pid;
+
+	ck_assert_int_eq(ctl_pair(pair), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		close(pair[0]);
+		if (ctl_recv(pair[1], &q, sizeof(q), fds, &n, 0) < 0 || n < TEMPLATE_CGROUP)
+			_exit(2);
+		close(pair[1]);
+		_exit(recv(fds[TEMPLATE_CONTROL], &heard, sizeof(heard), 0) == 0 ? 0 : 1);
+	}
+	close(pair[1]);
+	*ret_sock = pair[0];
+	return pid;
+}
+
+START_TEST(template_ends_unheard)
+{
+	struct nsbox_sandbox_options opt = { .layers = box_layers, .files_fd = -1 };
+	struct nsbox_sandbox *sb = NULL;
+	struct nsbox_error err = { 0 };
+	int status = -1;
+	pid_t pid;
+
+	if (!(box_layers & NSBOX_LAYER_BIT(NSBOX_LAYER_LANDLOCK_FS)))
+		return; /* none is asked */
+	pid = start_mute_template(&opt.template);
+	ck_assert_msg(nsbox_sandbox_new(plan, box_root, &opt, &sb, &err) == 0, "%s", err.msg);
+	box_expect(sb, NSBOX_EVENT_READY);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "it heard something: %d",
+		      status);
+	box_sh(sb, "true", false, -1);
+	box_expect(sb, NSBOX_EVENT_STARTED);
+	ck_assert_int_eq(box_expect(sb, NSBOX_EVENT_EXITED).result.exit_status, 0);
+	nsbox_sandbox_free(sb);
+	close(opt.template);
+}
+END_TEST
+
 /* A step of the set-up that the plan makes fail: told by its name, and nothing ran. */
 START_TEST(set_up_fails)
 {
@@ -638,6 +691,7 @@ int main(void)
 	tcase_add_loop_test(tc, without_foundation, 0, ARRAY_SIZE(foundation));
 	tcase_add_test(tc, all_accounted_for);
 	tcase_add_loop_test(tc, nothing_to_make_it_of, 0, ARRAY_SIZE(hollow));
+	tcase_add_test(tc, template_ends_unheard);
 	tcase_add_test(tc, set_up_fails);
 	suite_add_tcase(s, tc);
 	return box_finish(s);
