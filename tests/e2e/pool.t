@@ -13,7 +13,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import leftovers, service, tap
+from nsboxtest import leftovers, service, tap, traces
 
 ADD = "def add(a, b):\n    return a + b\n"
 
@@ -57,31 +57,6 @@ def receipt(d, r):
     return d.ask("GET", "/v1/receipts/" + r["receipt_id"])[1]
 
 
-# What a call leaves in its process, and what another finds in its own.
-LEAVE = """
-def f():
-    import builtins, os, resource, signal, sys, threading, time
-    builtins.left = sys.left = 1
-    os.environ["LEFT"] = "1"
-    open("/tmp/left", "w").close()
-    os.chdir("/tmp")
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    os.umask(0o77)
-    sys.path.append("/left")
-    builtins.kept = [open("/etc/services") for _ in range(3)]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
-    threading.Thread(target=time.sleep, args=(0.1,)).start()
-"""
-LOOK = """
-def f():
-    import builtins, os, resource, signal, sys, threading
-    return [hasattr(builtins, "left"), hasattr(sys, "left"), "LEFT" in os.environ, os.path.exists("/tmp/left"), os.getcwd(), sys.argv[1:],
-            str(signal.getsignal(signal.SIGTERM)), len(signal.pthread_sigmask(0, [])), os.umask(0o22), sys.path, len(os.listdir("/proc/self/fd")),
-            resource.getrlimit(resource.RLIMIT_NOFILE), threading.active_count()]
-"""
-
-
 def test_found(t):
     with service.Daemon(options=["--pool", "2"]) as d:
         t.equal(metric(d, "nsbox_pool_waiting"), 0, "nothing is made before anything was asked for")
@@ -99,15 +74,15 @@ def test_found(t):
         bare = lambda r: {k: v for k, v in r["witness"].items() if not k.endswith("us")}
         t.equal(bare(b), bare(a), "the witness has tried the same in both")
 
-        # State of one call that another could see.
+        # State of one call that another could see; an interpreter that was started ahead has an argument more.
         with service.Daemon() as none:
-            plain = call(none, LOOK)
-        t.ok(full(d), "there is one again")
-        t.equal(found(d, LEAVE)[1], True, "a call that leaves things behind")
+            plain = call(none, traces.LOOK)
+        t.equal(plain["data"]["seen"], [False] * 4, "who was started for a call sees nothing of another")
+        for which in ("a call that leaves things behind", "and one after it"):
+            t.ok(full(d), "there is one again")
+            r, hit = found(d, traces.LOOK)
+            t.equal((hit, {k: v for k, v in traces.differences(plain, r).items() if k != "orig"}), (True, {}), which + " finds itself alone")
         t.ok(full(d), "and one more")
-        r, hit = found(d, LOOK)
-        t.equal((r["data"], hit), (plain["data"], True), "of which the next one sees nothing")
-        t.equal(plain["data"][:4], [False] * 4, "as one that was started for its call sees nothing")
         chance = "def f():\n import random, tempfile\n return [random.random(), hash('x'), tempfile.mktemp()]\n"
         first, second = [(full(d), found(d, chance))[1] for _ in range(2)]
         t.ok(first[1] and second[1] and all(x != y for x, y in zip(first[0]["data"], second[0]["data"])),

@@ -15,49 +15,22 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import docker, leftovers, paths, service, tap
+from nsboxtest import docker, leftovers, paths, service, tap, tiers
 
 place = paths.scratch("process-service-")
 
 
-class Service:
-    """nsboxd in a container, its socket in a directory of ours."""
+class Service(tiers.Boxed):
+    """nsboxd in a container that allows no more than this tier."""
 
     def __init__(self, name, *options):
-        self.shown = os.path.join(place, name)
-        os.makedirs(self.shown)
-        os.chmod(self.shown, 0o755)
-        box = docker.Container(os.path.join(place, name + "-box"), docker.default(),
-                               [(self.shown, "/run/nsbox", ["rbind", "rw"])])
-        self.log = os.path.join(self.shown, "log")
-        with open(self.log, "wb") as log:
-            self.process = box.start([paths.NSBOXD, "--socket", "/run/nsbox/sock", "--data-dir", "/var/lib/data",
-                                      "--state-dir", "/var/lib/state", "--user", "nobody", *options], stdout=log, stderr=log)
-        self.sock = os.path.join(self.shown, "sock")
-        tap.wait_until(self.ready, 60)
-
-    def ready(self):
-        try:
-            return self.process.poll() is not None or (leftovers.is_socket(self.sock)
-                                                       and self.ask("GET", "/healthz")[0] == 200)
-        except OSError:
-            return False
-
-    def ask(self, *request, **more):
-        return service.ask(self.sock, *request, **more)
+        super().__init__(os.path.join(place, name), docker.default(), options)
 
     def run(self, body):
         return self.ask("POST", "/v1/execute/command", body)[1]
 
     def receipt(self, done):
         return self.ask("GET", "/v1/receipts/" + done["receipt_id"])[1]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(60)
 
 
 shared = None  # one service for all that does not need its own
@@ -104,7 +77,7 @@ def test_zygote(t):
     """There is nothing to fork: its twin without the option is the service of all other tests."""
     with Service("zygote", "--min-tier", "process", "--zygote", "none") as s:
         t.ok(s.process.wait(60) != 0, "with --zygote the service does not start")
-        log = leftovers.read(s.log)
+        log = s.log()
         t.ok("reaches the tier 'process'" in log and "--zygote" in log and "nsbox doctor" in log,
              "and says why, and what to do", log)
         t.equal(log.count("starting again"), 0, "it is not tried again and again")
@@ -118,7 +91,7 @@ def test_pool(t):
     calls = [shared.ask("POST", "/v1/execute/python-function", {"code": "def f():\n return 1"})[1] for _ in range(3)]
     t.equal([(c.get("data"), shared.receipt(c).get("ahead")) for c in calls], [(1, None)] * 3, "none of three calls finds one")
     t.equal(shared.ask("GET", "/v1/daemon")[1].get("pool"), 0, "nor was one made for the next")
-    t.ok("pool-none" in leftovers.read(shared.log), "the log says so")
+    t.ok("pool-none" in shared.log(), "the log says so")
 
 
 # ---------------------------------------------------------------- jobs
@@ -149,7 +122,7 @@ def test_skill(t):
     for name, text in (("skill.json", json.dumps(manifest)), ("tool", tool), ("data", "of the skill\n")):
         with open(os.path.join(skill, name), "w", encoding="utf-8") as f:
             f.write(text)
-    done = subprocess.run([paths.NSBOX, "job", "run", "--socket", shared.sock, "--skill", skill, "--", "./tool"],
+    done = subprocess.run([paths.NSBOX, "job", "run", "--socket", shared.socket, "--skill", skill, "--", "./tool"],
                           capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     t.ok(done.returncode == 0 and done.stdout == "of the skill\n" * 2,
          "a skill is copied in, read-only, and its program made executable", repr(done))
@@ -265,9 +238,9 @@ def test_session(t):
     done = run("sh", "-c", TREE.format(stopped), timeout_seconds=1)
     t.equal((done["cause"], alive(stopped), len(alive(stays))), ("wallTime", [], 1),
             "a command that is stopped ends with all that it started, and nothing else does")
-    status, _, raw = service.fetch(s.sock, "GET", "/v1/sessions/s/files/workspace/f")
+    status, _, raw = s.fetch("GET", "/v1/sessions/s/files/workspace/f")
     t.equal((status, raw), (200, b"one\n"), "who asks for the file has it")
-    status, _, raw = service.fetch(s.sock, "PUT", "/v1/sessions/s/files/tmp/g", b"two\n")
+    status, _, raw = s.fetch("PUT", "/v1/sessions/s/files/tmp/g", b"two\n")
     t.ok(status < 300, "a file is written at /tmp", repr(raw))
     t.equal(run("cat", "/tmp/g").get("stdout"), "two\n", "where the command finds it")
     status, answer = s.ask("GET", "/v1/sessions/s/changes")

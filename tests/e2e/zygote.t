@@ -14,7 +14,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 # pylint: disable=wrong-import-position
-from nsboxtest import leftovers, service, tap
+from nsboxtest import leftovers, service, tap, traces
 
 ADD = "def add(a, b):\n    return a + b\n"
 
@@ -42,36 +42,7 @@ def templates(d):
             and leftovers.read("/proc/%d/status" % pid).split("NSpid:")[1].split("\n")[0].count("\t") == 1]
 
 
-# What a run finds of itself, and then what it leaves behind.
-LOOK = """
-def look():
-    import _thread, builtins, os, resource, signal, sys, tempfile, threading, time, types
-    found = {
-        "seen": [hasattr(builtins, "left"), hasattr(sys, "left"), "LEFT" in os.environ, os.path.exists("/tmp/left")],
-        "cwd": os.getcwd(), "argv": sys.argv, "orig": sys.orig_argv, "environ": dict(os.environ), "ids": [os.getpid(), os.getppid(), os.getuid(), os.getgid()],
-        "fds": sorted(set(os.listdir("/proc/self/fd"))), "threads": threading.active_count(), "umask": os.umask(0o22), "session": os.getsid(0) == os.getpid(),
-        "signals": [str(signal.getsignal(n)) for n in (2, 13, 15, 17, 25)], "mask": len(signal.pthread_sigmask(0, [])), "main": sys.modules["__main__"].__file__,
-        "status": [l for l in open("/proc/self/status") if l.split(":")[0] in
-                   ("Name", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters", "Threads")],
-        "limits": open("/proc/self/limits").read(), "mounts": len(open("/proc/self/mounts").readlines()),
-        "memory": [l for l in open("/proc/self/maps") if "nsbox-plan" in l or "nsbox-root" in l or "nsbox-exec" in l],
-        "streams": [(s.name, s.mode, s.encoding, s.errors, s.line_buffering, s.seekable()) for s in (sys.stdout, sys.stderr)],
-        "flags": str(sys.flags), "path": sys.path,
-    }
-    builtins.left = sys.left = 1
-    os.environ["LEFT"] = "1"
-    open("/tmp/left", "w").close()
-    os.chdir("/tmp")
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    os.umask(0o77)
-    sys.path.append("/left")
-    builtins.kept = [open("/etc/services") for _ in range(3)]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
-    threading.Thread(target=time.sleep, args=(0.1,)).start()
-    return found
-"""
-# And what must differ from run to run, of which the hash does not.
+# What must differ from run to run, of which the hash does not.
 CHANCE = """
 def chance():
     import os, random, tempfile, uuid
@@ -84,12 +55,11 @@ def test_same(t):
         t.ok(forks(d), "calls are forks of an interpreter")
         pages = re.search(r"each fork of it copies (\d+) pages at once", d.log())
         t.ok(pages and int(pages.group(1)) > 50, "and copy ahead what a call has been seen to write to", d.log())
-        a, b = call(plain, LOOK), call(d, LOOK)
+        a, b = call(plain, traces.LOOK), call(d, traces.LOOK)
         t.equal((forked(plain, a), forked(d, b)), (False, True), "the receipt says which is")
-        again = call(d, LOOK)
-        differ = lambda x, y: {k: (x["data"][k], y["data"].get(k)) for k in x["data"] if x["data"][k] != y["data"].get(k)}
-        t.equal(differ(a, b), {}, "it finds itself as an interpreter that was started for it")
-        t.equal(differ(a, again), {}, "and nothing that the one before has left")
+        again = call(d, traces.LOOK)
+        t.equal(traces.differences(a, b), {}, "it finds itself as an interpreter that was started for it")
+        t.equal(traces.differences(a, again), {}, "and nothing that the one before has left")
         x, y = receipt(plain, a), receipt(d, b)
         same = ("policy_sha256", "plan_sha256", "image_digest", "kind", "host")
         t.equal({k: y[k] for k in same}, {k: x[k] for k in same}, "of the same plan and image")
