@@ -23,14 +23,25 @@ static void fill_usage(const struct nsbox_sandbox *sb, const struct exec *ex,
 	r->memory_limit = sb->fixed->limits.memory;
 }
 
+/*
+ * When init was ready, as the owner heard; it may hear late, on a busy host only with the program's start,
+ * whose request had waited for init. The witness, for one, had its time after it.
+ */
+static uint64_t ready_us(const struct nsbox_sandbox *sb, const struct exec *ex)
+{
+	return ex && ex->started_us ? MIN(sb->ready_us, ex->started_us - ex->witness_us)
+				    : sb->ready_us;
+}
+
 void judge_state(const struct nsbox_sandbox *sb, const struct exec *ex, struct nsbox_result *r)
 {
+	const uint64_t ready = ready_us(sb, ex);
 	uint32_t witness = NSBOX_LAYER_BIT(NSBOX_LAYER_WITNESS);
 
 	r->cgroup_kind = (uint32_t)sb->cg.kind;
 	r->enforced = sb->enforced;
 	r->not_enforced = sb->not_enforced;
-	r->setup_us = sb->ready_us > sb->created_us ? sb->ready_us - sb->created_us : 0;
+	r->setup_us = ready > sb->created_us ? ready - sb->created_us : 0;
 	memcpy(r->stage_us, sb->stage_us, sizeof(r->stage_us));
 	if (!ex)
 		return;
@@ -41,7 +52,7 @@ void judge_state(const struct nsbox_sandbox *sb, const struct exec *ex, struct n
 	r->witness_us = ex->witness_us;
 	r->refused = ex->refused;
 	if (ex->started_us)
-		r->start_us = (uint32_t)(ex->started_us - MAX(ex->asked_us, sb->ready_us));
+		r->start_us = (uint32_t)(ex->started_us - MAX(ex->asked_us, ready));
 	if (ex->started_us)
 		r->wall_us = (ex->ended_us ? ex->ended_us : monotonic_us()) - ex->began_us;
 }
