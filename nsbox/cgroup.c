@@ -373,23 +373,52 @@ int cgroup_open(struct cgroup *cg, uint32_t slot, const struct plan_limits *l,
 	return 0;
 }
 
+/* A file of a leaf; programs of one sandbox share its processor time, and have no leaves there. */
+static void leaf_file(int leaf, int controller, const char *file, char *ret, int size)
+{
+	if (leaf == CGROUP_NO_LEAF || controller == CG_CPU)
+		nsbox_format(ret, size, "%s", file);
+	else
+		nsbox_format(ret, size, "%d/%s", leaf, file);
+}
+
+static int join_error(int r, int controller, struct nsbox_error *err)
+{
+	return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, r,
+			     "put the payload into its %s group", controllers[controller]);
+}
+
 int cgroup_attach(const struct cgroup *cg, int leaf, pid_t pid, struct nsbox_error *err)
 {
-	char text[16], own[32];
+	const int n = cg->kind == NSBOX_CGROUP_V2 ? 1 : CG_CONTROLLERS;
+	char text[16], path[32];
 
 	nsbox_format(text, sizeof(text), "%d", (int)pid);
-	nsbox_format(own, sizeof(own), "%d/cgroup.procs", leaf);
-	for (int i = 0; i < CG_CONTROLLERS; i++) {
-		bool has_leaf = leaf != CGROUP_NO_LEAF && i != CG_CPU;
-		int r = write_small_file(cg->leaf[i], has_leaf ? own : "cgroup.procs", text);
+	for (int i = 0; i < n; i++) {
+		int r;
 
+		leaf_file(leaf, i, "cgroup.procs", path, sizeof(path));
+		r = write_small_file(cg->leaf[i], path, text);
 		if (r < 0)
-			return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, r,
-					     "put the payload into its %s group", controllers[i]);
-		if (cg->kind == NSBOX_CGROUP_V2)
-			break;
+			return join_error(r, i, err);
 	}
 	return 0;
+}
+
+int cgroup_open_join(const struct cgroup *cg, int leaf, int *ret, struct nsbox_error *err)
+{
+	char path[32];
+	int r = 0;
+
+	for (int i = 0; i < CG_CONTROLLERS; i++) {
+		leaf_file(leaf, i, "tasks", path, sizeof(path));
+		ret[i] = r < 0 ? -1 : openat(cg->leaf[i], path, O_WRONLY | O_CLOEXEC);
+		if (r == 0 && ret[i] < 0)
+			r = join_error(-errno, i, err);
+	}
+	for (int i = 0; r < 0 && i < CG_CONTROLLERS; i++)
+		close_fd(&ret[i]);
+	return r;
 }
 
 void cgroup_usage(const struct cgroup *cg, int leaf, struct cgroup_usage *ret)

@@ -52,6 +52,16 @@ int cgroup_open(struct cgroup *cg, uint32_t slot, const struct plan_limits *l,
 		struct nsbox_error *err);
 /* Put a process into the leaf of an exec, or (CGROUP_NO_LEAF) into that of the sandbox. */
 int cgroup_attach(const struct cgroup *cg, int leaf, pid_t pid, struct nsbox_error *err);
+/*
+ * Version 1: files by which a process that has one thread puts itself there, by a write of "0" to each;
+ * ret[CG_CONTROLLERS], the caller's. Version 2 has none: there the owner attaches.
+ *
+ * Moving a process takes a lock against all forks and ends of processes, which is had after a grace period
+ * of RCU: 7 to 15 ms where nobody moved one lately. Who moves itself alone goes without
+ * (Linux 5.5, cgroup_procs_write_start() in kernel/cgroup/cgroup.c). Who opened the file is asked for
+ * permission, not who writes.
+ */
+int cgroup_open_join(const struct cgroup *cg, int leaf, int *ret, struct nsbox_error *err);
 /* Peak of the whole sandbox; events since it was made, or of a leaf since that was first made. */
 void cgroup_usage(const struct cgroup *cg, int leaf, struct cgroup_usage *ret);
 /* Remove the leaf (its processes are gone) and close. Idempotent. */

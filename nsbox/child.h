@@ -12,6 +12,7 @@
 
 #include <time.h>
 
+#include "nsbox/cgroup.h"
 #include "nsbox/control.h"
 #include "nsbox/ids.h"
 #include "nsbox/plan_build.h"
@@ -93,6 +94,8 @@ struct payload_fds {
 	int channel;
 	int std[3], request, result;
 	bool traced; /* opens are observed as well */
+	bool joins;  /* `join` holds what cgroup_open_join() gave */
+	int join[CG_CONTROLLERS];
 };
 _Noreturn void payload_main(struct child *c, const struct blob *exec, struct payload_fds *fds);
 

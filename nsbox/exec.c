@@ -86,7 +86,7 @@ static uint32_t exec_flags(const struct blob *b, const struct nsbox_io *io)
 {
 	uint32_t flags = blob_fixed(b, struct exec_fixed)->flags;
 
-	flags &= ~(uint32_t)(EXECF_FD3 | EXECF_FD4 | EXECF_TRACE);
+	flags &= ~(uint32_t)(EXECF_FD3 | EXECF_FD4 | EXECF_TRACE | EXECF_JOINS);
 	return flags | (io->request >= 0 ? EXECF_FD3 : 0) | (io->result >= 0 ? EXECF_FD4 : 0);
 }
 
@@ -211,8 +211,9 @@ static int send_exec(struct nsbox_sandbox *sb, struct exec *ex, int blob_fd, uin
 	struct ctl_request req = {
 		.magic = CTL_MAGIC, .kind = CTL_EXEC, .id = ex->id, .flags = flags
 	};
-	int fds[CTL_FDS_MAX], r;
+	int fds[CTL_FDS_MAX], join[CG_CONTROLLERS], r;
 	unsigned n = 0;
+	bool joins = sb->cg.kind == NSBOX_CGROUP_V1;
 	bool any_null = io->in < 0 || io->out < 0 || io->err < 0;
 	auto_close int null = any_null ? null_fd() : -1, theirs = -1, prober = -1;
 
@@ -221,9 +222,11 @@ static int send_exec(struct nsbox_sandbox *sb, struct exec *ex, int blob_fd, uin
 	r = open_channel(sb, ex, &theirs, err);
 	if (r == 0 && io->trace > 0)
 		r = observe_trace(sb, ex, io->trace, &prober, err);
+	if (r == 0 && joins)
+		r = cgroup_open_join(&sb->cg, ex->leaf, join, err);
 	if (r < 0)
 		return r;
-	req.flags |= prober >= 0 ? EXECF_TRACE : 0;
+	req.flags |= (prober >= 0 ? EXECF_TRACE : 0) | (joins ? EXECF_JOINS : 0);
 	fds[n++] = blob_fd;
 	fds[n++] = theirs;
 	fds[n++] = io->in >= 0 ? io->in : null;
@@ -235,7 +238,11 @@ static int send_exec(struct nsbox_sandbox *sb, struct exec *ex, int blob_fd, uin
 		fds[n++] = io->result;
 	if (prober >= 0)
 		fds[n++] = prober;
+	for (int i = 0; joins && i < CG_CONTROLLERS; i++)
+		fds[n++] = join[i];
 	r = ctl_send(sb->control, &req, sizeof(req), fds, n);
+	for (int i = 0; joins && i < CG_CONTROLLERS; i++)
+		close_fd(&join[i]);
 	/* Init has ended. Why it did is on its way, as an event, and says more than this would. */
 	if (r == -EPIPE || r == -ECONNRESET)
 		return 0;

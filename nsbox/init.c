@@ -124,6 +124,9 @@ static bool sort_fds(const struct ctl_request *req, const int *fds, unsigned n,
 		ret->result = at < n ? fds[at++] : -1;
 	ret->traced = req->flags & EXECF_TRACE;
 	*ret_prober = ret->traced && at < n ? fds[at++] : -1;
+	ret->joins = req->flags & EXECF_JOINS;
+	for (int i = 0; ret->joins && i < CG_CONTROLLERS; i++)
+		ret->join[i] = at < n ? fds[at++] : -1;
 	return at == n;
 }
 

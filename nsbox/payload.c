@@ -323,10 +323,17 @@ int payload_hello(int channel, struct nsbox_error *err)
 	return 0;
 }
 
-/* The owner, outside, moves us: wait for it before anything of the run exists. */
-static int join_cgroup(const struct child *c, int channel, struct nsbox_error *err)
+/* Before anything of the run exists. Where we cannot move ourselves the owner, outside, moves us, and we wait. */
+static int join_cgroup(const struct child *c, const struct payload_fds *fds,
+		       struct nsbox_error *err)
 {
-	return c->cgroup ? payload_hello(channel, err) : 0;
+	if (!c->cgroup || !fds->joins)
+		return c->cgroup ? payload_hello(fds->channel, err) : 0;
+	for (int i = 0; i < CG_CONTROLLERS; i++)
+		if (write(fds->join[i], "0", 1) != 1)
+			return nsbox_fail_at(err, NSBOX_STAGE_CGROUP, NSBOX_E_SETUP, errno,
+					     "join the control groups of the run");
+	return 0;
 }
 
 /* ------------------------------------------------------------------ argv, env, cwd */
@@ -493,7 +500,7 @@ static int lock_down(struct child *c, const struct blob *exec, struct payload_fd
 	if (setsid() < 0 || sigprocmask(SIG_SETMASK, &none, NULL) < 0)
 		return nsbox_fail_at(err, NSBOX_STAGE_FORK, NSBOX_E_SETUP, errno,
 				     "lead a session of its own");
-	r = join_cgroup(c, fds->channel, err);
+	r = join_cgroup(c, fds, err);
 	if (r == 0)
 		r = stdio(fds, err);
 	if (r == 0)

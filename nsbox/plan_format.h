@@ -192,7 +192,8 @@ enum exec_flags {
 	EXECF_TRACE = 1 << 4,	  /* a socket of the observer's is passed, for who tries opens */
 	EXECF_WAITS = 1 << 5,	  /* its time begins when the owner says so */
 	EXECF_NARROW = 1 << 6,	  /* it has rules of its own, which hold besides the plan's */
-	EXECF_ALL = (1 << 7) - 1
+	EXECF_JOINS = 1 << 7,	  /* files are passed by which it joins its control groups */
+	EXECF_ALL = (1 << 8) - 1
 };
 
 /*
