@@ -2,6 +2,8 @@
 #include "nsbox/ids.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,14 +51,65 @@ static int open_slots(struct nsbox_error *err)
 	return fd;
 }
 
-/* 0, or -errno; -EAGAIN: another holds it. */
-static int lock_byte(int fd, uint32_t n)
-{
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1 };
+/*
+ * What this process holds, all by one description: the kernel keeps one record for neighbours, where a
+ * description each would make it look at all of them for each, and at each close of one in a child.
+ * Who is born with a copy of this has none of its own: a lock of the same description is no
+ * obstacle, so it opens another.
+ */
+static pthread_mutex_t own_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	int fd;
+	pid_t pid;
+	unsigned count; /* of those held; open while there is one */
+	bool held[IDS_SLOTS];
+} own;
 
-	if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
+static int own_open(struct nsbox_error *err)
+{
+	int fd;
+
+	if (own.count && own.pid == getpid())
+		return 0;
+	fd = open_slots(err);
+	if (fd < 0)
+		return fd;
+	if (own.count) { /* the parent's */
+		close_fd(&own.fd);
+		memset(own.held, 0, sizeof(own.held));
+		own.count = 0;
+	}
+	own.fd = fd;
+	own.pid = getpid();
+	return 0;
+}
+
+static void own_close(void)
+{
+	if (!own.count)
+		close_fd(&own.fd);
+}
+
+static int set_lock(uint32_t n, short type)
+{
+	struct flock lock = { .l_type = type, .l_whence = SEEK_SET, .l_start = n, .l_len = 1 };
+
+	if (fcntl(own.fd, F_OFD_SETLK, &lock) == 0)
 		return 0;
 	return errno == EACCES ? -EAGAIN : -errno;
+}
+
+/* 0, or -errno; -EAGAIN: it is held already. */
+static int hold(uint32_t n, struct slot *ret)
+{
+	int r = own.held[n] ? -EAGAIN : set_lock(n, F_WRLCK);
+
+	if (r < 0)
+		return r;
+	own.held[n] = true;
+	own.count++;
+	*ret = (struct slot){ .held = true, .number = n };
+	return 0;
 }
 
 /*
@@ -77,45 +130,66 @@ static uint32_t first_slot(void)
 	return inode == 0xEFFFFFFC ? 0 : ((uint32_t)inode * UINT32_C(2654435761)) % IDS_SLOTS;
 }
 
-int slot_take(struct slot *ret, struct nsbox_error *err)
+/* Always in the same order: after a crash the leftovers of a slot are met, and cleared, soon. */
+static int hold_first(struct slot *ret, struct nsbox_error *err)
 {
-	auto_close int fd = open_slots(err);
 	const uint32_t first = first_slot();
 
-	if (fd < 0)
-		return fd;
-	/* Always in the same order: after a crash the leftovers of a slot are met, and cleared, soon. */
 	for (uint32_t i = 0; i < IDS_SLOTS; i++) {
-		const uint32_t n = (first + i) % IDS_SLOTS;
-		int r = lock_byte(fd, n);
+		int r = hold((first + i) % IDS_SLOTS, ret);
 
 		if (r == -EAGAIN)
 			continue;
 		if (r < 0)
 			return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_IO, r,
 					     "lock a slot for the sandbox");
-		ret->number = n;
-		ret->lock_fd = take_fd(&fd);
 		return 0;
 	}
 	return nsbox_fail_at(err, NSBOX_STAGE_IDS, NSBOX_E_LIMIT, EAGAIN,
 			     "%d sandboxes are alive on this host", IDS_SLOTS);
 }
 
-int slot_try(uint32_t number, struct slot *ret)
+int slot_take(struct slot *ret, struct nsbox_error *err)
 {
-	auto_close int fd = open_slots(NULL);
+	int r;
 
-	if (fd < 0 || number >= IDS_SLOTS || lock_byte(fd, number) < 0)
-		return -EAGAIN;
-	ret->number = number;
-	ret->lock_fd = take_fd(&fd);
-	return 0;
+	pthread_mutex_lock(&own_mutex);
+	r = own_open(err);
+	if (r == 0) {
+		r = hold_first(ret, err);
+		own_close();
+	}
+	pthread_mutex_unlock(&own_mutex);
+	return r;
 }
 
+int slot_try(uint32_t number, struct slot *ret)
+{
+	int r = -EAGAIN;
+
+	if (number >= IDS_SLOTS)
+		return r;
+	pthread_mutex_lock(&own_mutex);
+	if (own_open(NULL) == 0) {
+		r = hold(number, ret);
+		own_close();
+	}
+	pthread_mutex_unlock(&own_mutex);
+	return r;
+}
+
+/* Of a child, which holds none of its parent's, nothing goes. */
 void slot_release(struct slot *slot)
 {
-	close_fd(&slot->lock_fd);
+	pthread_mutex_lock(&own_mutex);
+	if (slot->held && own.pid == getpid() && own.held[slot->number]) {
+		set_lock(slot->number, F_UNLCK);
+		own.held[slot->number] = false;
+		own.count--;
+		own_close();
+	}
+	pthread_mutex_unlock(&own_mutex);
+	slot->held = false;
 }
 
 /* ------------------------------------------------------------------ maps */

@@ -11,6 +11,7 @@
 #define NSBOX_IDS_H
 
 #include <nsbox/host.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 /*
@@ -28,7 +29,7 @@
 #define IDS_END		(IDS_REAPER_BASE + IDS_SLOTS)
 
 struct slot {
-	int lock_fd; /* holds the lock; -1: none */
+	bool held;
 	uint32_t number;
 };
 

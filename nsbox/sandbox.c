@@ -402,7 +402,6 @@ int nsbox_sandbox_new(const struct nsbox_plan *plan, const struct nsbox_root *ro
 	sb->plan = plan;
 	sb->fixed = blob_fixed(plan_blob(plan), struct plan_fixed);
 	sb->opt = *opt;
-	sb->slot.lock_fd = -1;
 	sb->pidfd = sb->control = sb->epoll = sb->timer = -1;
 	cgroup_init(&sb->cg);
 	for (int i = 0; i < EGRESS_LISTENERS; i++)
