@@ -252,6 +252,149 @@ START_TEST(attach_of_nobody)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ joining */
+
+static bool is_inside(pid_t pid, const char *controller)
+{
+	char path[64], text[4096], want[64];
+
+	nsbox_format(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	read_small_file(AT_FDCWD, path, text, sizeof(text));
+	nsbox_format(want, sizeof(want), ":%s:", controller);
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		char end[32];
+
+		nsbox_format(end, sizeof(end), "/nsbox/%u", slot.number);
+		if (strstr(line, want))
+			return strlen(line) > strlen(end) &&
+			       !strcmp(line + strlen(line) - strlen(end), end);
+	}
+	return false;
+}
+
+/* What a run's process does where the groups are of version 1: each of the three has it afterwards, and none
+ * before. */
+START_TEST(joined)
+{
+	static const char *const names[CG_CONTROLLERS] = { "memory", "pids", "cpu" };
+	struct nsbox_error err = { 0 };
+	int join[CG_CONTROLLERS], go[2], done[2], status;
+	struct cgroup cg;
+	char byte = 0;
+	pid_t pid;
+
+	open_group(&cg, &small);
+	if (cg.kind == NSBOX_CGROUP_V2) { /* has no file for it: the owner attaches ("attached") */
+		cgroup_close(&cg);
+		return;
+	}
+	ck_assert_msg(cgroup_open_join(&cg, CGROUP_NO_LEAF, join, &err) == 0, "%s", err.msg);
+	ck_assert(pipe(go) == 0 && pipe(done) == 0);
+	pid = fork();
+	if (pid == 0) {
+		bool ok = read(go[0], &byte, 1) == 1;
+
+		for (int i = 0; i < CG_CONTROLLERS; i++)
+			ok = ok && write(join[i], "0", 1) == 1;
+		ok = ok && write(done[1], &byte, 1) == 1 && read(go[0], &byte, 1) == 1;
+		_exit(!ok);
+	}
+	for (int i = 0; i < CG_CONTROLLERS; i++)
+		ck_assert_msg(!is_inside(pid, names[i]), "%s before", names[i]);
+	ck_assert(write(go[1], &byte, 1) == 1 && read(done[0], &byte, 1) == 1);
+	for (int i = 0; i < CG_CONTROLLERS; i++)
+		ck_assert_msg(is_inside(pid, names[i]), "%s afterwards", names[i]);
+	ck_assert_int_eq(write(go[1], &byte, 1), 1);
+	waitpid(pid, &status, 0);
+	ck_assert_int_eq(status, 0);
+	for (int i = 0; i < CG_CONTROLLERS; i++)
+		close(join[i]);
+	close(go[0]), close(go[1]), close(done[0]), close(done[1]);
+	cgroup_close(&cg);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ slots */
+
+static int in_child(bool (*fn)(void))
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(!fn());
+	waitpid(pid, &status, 0);
+	return status;
+}
+
+static bool takes_another(void)
+{
+	struct slot mine;
+	bool ok = slot_try(slot.number, &mine) == -EAGAIN && slot_take(&mine, NULL) == 0;
+
+	ok = ok && mine.number != slot.number;
+	slot_release(&slot); /* the parent's: it stays */
+	return ok;
+}
+
+static bool is_free(void)
+{
+	struct slot mine;
+
+	return slot_try(slot.number, &mine) == 0;
+}
+
+/* Of what a child holds its parent must not take any, though both have the description of the parent's. */
+START_TEST(slots_of_a_child)
+{
+	struct slot mine, theirs = { 0 };
+	struct nsbox_error err = { 0 };
+	int told[2], go[2], status;
+	char byte = 0;
+	pid_t pid;
+
+	ck_assert(pipe(told) == 0 && pipe(go) == 0);
+	pid = fork();
+	if (pid == 0) {
+		bool ok = slot_take(&mine, NULL) == 0;
+
+		ok = ok && write(told[1], &mine, sizeof(mine)) == sizeof(mine);
+		_exit(!(ok && read(go[0], &byte, 1) == 1));
+	}
+	ck_assert_int_eq(read(told[0], &theirs, sizeof(theirs)), sizeof(theirs));
+	ck_assert_int_eq(slot_take(&mine, &err), 0);
+	ck_assert_uint_ne(mine.number, theirs.number);
+	slot_release(&mine);
+	ck_assert_int_eq(write(go[1], &byte, 1), 1);
+	waitpid(pid, &status, 0);
+	ck_assert_int_eq(status, 0);
+	close(told[0]), close(told[1]), close(go[0]), close(go[1]);
+}
+END_TEST
+
+/* A process holds all its slots by one description, which a child is born with. */
+START_TEST(slots)
+{
+	struct slot second, third;
+	struct nsbox_error err = { 0 };
+	int status = -1;
+
+	ck_assert_int_eq(slot_take(&second, &err), 0);
+	ck_assert_uint_ne(second.number, slot.number);
+	ck_assert_int_eq(slot_try(slot.number, &third), -EAGAIN);
+	ck_assert_int_eq(in_child(takes_another), 0);
+	ck_assert_int_ne(in_child(is_free), 0);
+	slot_release(&slot);
+	/* Though the other is held. Another owner may take it before the child does. */
+	for (int i = 0; i < 50 && status; i++) {
+		status = in_child(is_free);
+		usleep(status ? 20000 : 0);
+	}
+	ck_assert_int_eq(status, 0);
+	slot_release(&second);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ what is left */
 
 /* As an owner that was killed: descriptors closed, groups there. */
@@ -408,6 +551,9 @@ int main(void)
 		tcase_add_test(tc, memory);
 		tcase_add_test(tc, pids);
 		tcase_add_test(tc, attach_of_nobody);
+		tcase_add_test(tc, joined);
+		tcase_add_test(tc, slots);
+		tcase_add_test(tc, slots_of_a_child);
 		tcase_add_test(tc, closed);
 		tcase_add_test(tc, reused);
 		tcase_add_test(tc, swept);
