@@ -100,8 +100,10 @@ def test_no_programs(t):
         t.equal(open_to_all[1:], [True, []], "a program is started where nothing forbids it")
         cold, _ = found(d, code, manifest=manifest)
         t.ok(full(d, 2), "of both kinds one is made")
-        waiting = sorted(filters_of(pid) for pid in interpreters(d))
-        t.equal(waiting, sorted(open_to_all[0] + cold["data"][0]), "which have their filters while they wait")
+        want = sorted(open_to_all[0] + cold["data"][0])
+        waiting = lambda: sorted(filters_of(pid) for pid in interpreters(d))
+        tap.wait_until(lambda: waiting() == want, 10 * tap.slow())  # a run waits from its start on, and its interpreter starts yet
+        t.equal(waiting(), want, "which have their filters while they wait")
         warm, hit = found(d, code, manifest=manifest)
         t.ok(hit and cold["data"][1] is not True, "one that starts none is found", repr(cold))
         t.equal(warm["data"], cold["data"], "and has what another one has")
