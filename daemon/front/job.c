@@ -185,14 +185,19 @@ static int tell_spawn(struct job *j, uint32_t kind, uint32_t arg)
 	return link_send(j->sv->link, &q, NULL, 0, NULL);
 }
 
+void job_hear_network(struct job *j)
+{
+	if (j->in_spawn && j->run->network.used)
+		(j->session ? network_flush : network_settle)(j->sv->network, job_sandbox(j));
+}
+
 /* The only way to JOB_FINISHED. */
 void job_finish(struct job *j)
 {
 	if (j->phase == JOB_FINISHED)
 		return;
 	(void)job_has_run(j); /* where not, it says so */
-	if (j->in_spawn && j->run->network.used)
-		(j->session ? network_flush : network_settle)(j->sv->network, job_sandbox(j));
+	job_hear_network(j);
 	if (j->in_spawn && !j->session)
 		tell_spawn(j, WIRE_END, 0);
 	else if (j->in_spawn && j->session->state == SESSION_UP)

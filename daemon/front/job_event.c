@@ -84,8 +84,10 @@ static void on_exited(struct job *j, struct nsbox_event *ev)
 	j->has_result = true;
 	j->run->res = ev->result;
 	j->exited_us = monotonic_us();
-	if (j->session)
+	if (j->session) {
+		job_hear_network(j);
 		j->in_spawn = false; /* the program, that is */
+	}
 	capture_finish(&j->run->out);
 	capture_finish(&j->run->err);
 	capture_finish(&j->run->result);

@@ -15,6 +15,8 @@ void job_fail(struct job *j, const struct nsbox_error *why);
 bool job_has_run(struct job *j);
 /* It was ended before it had a result of its own. */
 void job_finish_as(struct job *j, uint32_t cause);
+/* What nsbox-egress has decided while it ran is known to it; before in_spawn is cleared, or it is not asked. */
+void job_hear_network(struct job *j);
 /* nsbox-spawn has so long to say something. */
 void job_set_backstop(struct job *j, uint64_t ms);
 
