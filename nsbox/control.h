@@ -27,7 +27,7 @@
 enum ctl_kind {
 	/* owner -> init */
 	CTL_GO = 1,  /* id maps are written */
-	CTL_EXEC,    /* id; fds: exec request, channel, then 0, 1, 2 and what flags say, in their order */
+	CTL_EXEC,    /* id; fds: exec request, channel, then 0, 1, 2 and what flags say */
 	CTL_SIGNAL,  /* id, signal; all: everything but init, else the program's process group */
 	CTL_COLLECT, /* fds: out; base, rules */
 	CTL_USAGE,   /* how full are its file systems? */
